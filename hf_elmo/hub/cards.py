@@ -27,8 +27,8 @@ from .provenance import describe_file, describe_origin, describe_run, write_json
 from .scores import layer_names, mean_shares, scores_table, what_leads
 from .tables import markdown_table
 
-# What results.json calls the scores on each split, the one that no choice was made by first.
-_PREFIXES = {"test": "predict_", "validation": "eval_"}
+# What results.json, as the Trainer, calls the scores on each split, the one that no choice was made by first.
+RESULT_PREFIXES = {"test": "predict", "validation": "eval"}
 _NUMBER_FORMAT = re.compile(r",?(\.\d)?[f%]?")
 
 
@@ -207,7 +207,7 @@ def _task_context(results: Mapping[str, Any]) -> dict[str, Any]:
 def _scored(results: Mapping[str, Any]) -> dict[str, str]:
     """The splits that a task has scores on, and what those begin with in its results."""
     first = results["card"]["scores"][0]
-    return {split: prefix for split, prefix in _PREFIXES.items() if prefix + first in results}
+    return {split: f"{prefix}_" for split, prefix in RESULT_PREFIXES.items() if f"{prefix}_{first}" in results}
 
 
 def _task_scores(results: dict[str, Any]) -> Iterator[EvalResult]:

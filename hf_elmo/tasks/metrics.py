@@ -40,7 +40,7 @@ def _score_kinds(predicted: Set[tuple], gold: Set[tuple]) -> dict[str, Any]:
     right, found, wanted = (Counter(kind for kind, *_ in its) for its in (predicted & gold, predicted, gold))
     by_kind = {kind: score_matches(right[kind], found[kind], wanted[kind]) for kind in sorted({*found, *wanted})}
     overall = score_matches(right.total(), found.total(), wanted.total())
-    return {**by_kind, **{f"overall_{name}": overall[name] for name in ("precision", "recall", "f1")}}
+    return {"by_type": by_kind, **{f"overall_{name}": overall[name] for name in ("precision", "recall", "f1")}}
 
 
 def score_matches(right: int, predicted: int, gold: int) -> dict[str, float]:
@@ -96,7 +96,7 @@ def score_spans(
         references: Gold tags, as many.
         tag_scheme: "spans" for tags with prefixes (IOB1, IOB2, IOBES, BILOU or BMES), "words" where each tag but `O` is
             a span of its word alone (parts of speech).
-    Returns: For each type a dict of `precision`, `recall`, `f1` and `number`, its spans in the references;
+    Returns: `by_type`, for each type a dict of `precision`, `recall`, `f1` and `number`, its spans in the references;
         `overall_precision`, `overall_recall` and `overall_f1`, micro averages; and `overall_accuracy` over words.
     """
     words, gold_words = (list(chain.from_iterable(sentences)) for sentences in (predictions, references))

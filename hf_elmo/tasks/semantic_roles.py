@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from ..hub.cards import TaskCard
+from ..hub.cards import RESULT_PREFIXES, TaskCard
 from ..inference.pages import Passage, marks_of_words
 from ..model.configuration_elmo import SemanticRoleLabelingHead
 from ..model.modeling_elmo import IGNORED_LABEL
@@ -20,7 +20,6 @@ from .data import read_splits
 from .metrics import score_matches, score_roles
 from .prediction import Item, Predictor
 from .readers.propositions import Predicate, Proposition, Propositions, proposition_lines, read_propositions
-from .reports import RESULT_PREFIXES, by_type
 from .rows import encode_rows, labels_of_words
 from .task import Task
 
@@ -136,7 +135,7 @@ example:
 
     def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
         prefix, (report, predicted) = RESULT_PREFIXES[split], self._score(output)
-        results: dict[str, Any] = {f"{prefix}_roles": by_type(report)}
+        results: dict[str, Any] = {f"{prefix}_roles": report["by_type"]}
         if self.model.finder is not None:
             found = self._score_predicates(split, output.predictions[1])
             results[f"{prefix}_predicates"] = {"predicates": found}

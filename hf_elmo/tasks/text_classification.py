@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from ..given.flags import check_least, flag
-from ..hub.cards import TaskCard
+from ..hub.cards import RESULT_PREFIXES, TaskCard
 from ..inference.pages import Passage
 from ..model.configuration_elmo import SequenceClassificationHead
 from ..model.modeling_elmo_tasks import ElmoForSequenceClassification
@@ -21,7 +21,6 @@ from .data import read_splits
 from .metrics import score_classes
 from .prediction import LONGEST_SHOWN, Item, Predictor
 from .readers.texts import LabelledTexts, read_texts, texts_of_dataset
-from .reports import RESULT_PREFIXES
 from .rows import encode_rows
 from .task import Task
 

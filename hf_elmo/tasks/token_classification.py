@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, ClassVar, Literal
 
 from ..given.flags import flag
-from ..hub.cards import TaskCard
+from ..hub.cards import RESULT_PREFIXES, TaskCard
 from ..inference.pages import Passage, marks_of_words
 from ..model.configuration_elmo import TokenClassificationHead
 from ..model.modeling_elmo import IGNORED_LABEL
@@ -20,7 +20,6 @@ from .data import read_splits
 from .metrics import read_any_spans, score_spans, tag_scheme_of
 from .prediction import Item, Predictor
 from .readers.columns import TaggedSentences, read_tagged_file, tagged_from_dataset
-from .reports import RESULT_PREFIXES, by_type
 from .rows import encode_rows, labels_of_words
 from .task import Task
 
@@ -192,7 +191,7 @@ example:
     def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
         report, *labels = self._score(output)
         lines = map(tagged_lines, self.splits[split].words, *labels)
-        return {f"{RESULT_PREFIXES[split]}_entities": by_type(report)}, {".conll": chain.from_iterable(lines)}
+        return {f"{RESULT_PREFIXES[split]}_entities": report["by_type"]}, {".conll": chain.from_iterable(lines)}
 
     def describe(self) -> dict[str, Any]:
         schemes = {"corpus": self.corpus_scheme, "model": self.head.scheme}

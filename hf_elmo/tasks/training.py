@@ -16,8 +16,9 @@ import itertools
 import json
 import math
 import shutil
+import statistics
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -29,6 +30,7 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from huggingface_hub.utils import WeakFileLock
 from safetensors.torch import load_model
+from tqdm.auto import tqdm
 from transformers import (
     EarlyStoppingCallback,
     PrinterCallback,
@@ -42,15 +44,15 @@ from transformers import (
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import SaveStrategy
 
-from ..hub.cards import render_scores, write_card
+from ..hub.cards import RESULT_PREFIXES, render_scores, write_card
 from ..hub.file_names import LAYER_SHARES_FILE, RESULTS_FILE, WEIGHTS_FILE
 from ..hub.plots import plot_layer_shares
 from ..hub.provenance import command_to_resume, describe_run, write_json
 from ..hub.writing import check_output_directory, files_written_aside, leftovers_of, written_aside
 from ..model.modeling_elmo import IGNORED_LABEL
+from ..text.progress import track
 from .arguments import TaskTrainingArguments
 from .layer_cache import collate_with_layers, keep_layers
-from .reports import RESULT_PREFIXES, Lines, best_of, summarize
 
 if TYPE_CHECKING:
     from .task import Task
@@ -129,8 +131,7 @@ def run(task: Task) -> dict[str, Any]:
         best = best_of(runs, cast("str", args.metric_for_best_model), cast("bool", args.greater_is_better))
         results.update(runs[best])
         if args.num_seeds > 1:
-            names = [f"{prefix}_{name}" for prefix in RESULT_PREFIXES.values() for name in (*task.scores, "loss")]
-            results.update({"kept_seed": best, **summarize(runs, [name for name in names if name in runs[best]])})
+            results.update({"kept_seed": best, **_summarize(runs, [*task.scores, "loss"])})
             task.say(f"\nKept the model of seed {best}.")
         results["card"] = asdict(task.describe_card(results))
         task.say(f"\n{render_scores(results)}")
@@ -146,6 +147,24 @@ def run(task: Task) -> dict[str, Any]:
             _keep(folder, args)
     task.say(f"\nWritten to {args.directory}.")
     return results
+
+
+def best_of(runs: Mapping[int, Mapping[str, Any]], score: str, greater_is_better: bool) -> int:
+    """The seed of the results with the best validation score; the first where they have none, or the same one."""
+    key, sign = f"eval_{score.removeprefix('eval_')}", 1 if greater_is_better else -1
+    return max(runs, key=lambda seed: sign * runs[seed].get(key, 0.0))
+
+
+def _summarize(runs: Mapping[int, Mapping[str, Any]], scores: Sequence[str]) -> dict[str, Any]:
+    """Of several seeds a row for each, and the mean and the deviation, of a sample, of each score on each split."""
+    names = [f"{prefix}_{score}" for prefix in RESULT_PREFIXES.values() for score in scores]
+    values = {name: [run[name] for run in runs.values() if name in run] for name in names}
+    kept = {*names, "train_loss", "kept_step", "layer_shares"}
+    return {
+        "seeds": [{"seed": seed, **{key: run[key] for key in run if key in kept}} for seed, run in runs.items()],
+        "mean": {name: statistics.fmean(numbers) for name, numbers in values.items() if numbers},
+        "deviation": {name: statistics.stdev(numbers) for name, numbers in values.items() if numbers},
+    }
 
 
 def _make_collator(task: Task, encoded: Mapping[str, Any], path: Path) -> Any:
@@ -284,6 +303,36 @@ class ExactResume(TrainerCallback, ExportableState):
 
 def _is_between_epochs(state: TrainerState) -> bool:
     return float(state.epoch or 0).is_integer()
+
+
+class Lines(TrainerCallback):
+    """How far the training is, and a line for each log that has a loss or a score in it, those named in percent."""
+
+    def __init__(self, scores: Sequence[str]) -> None:
+        self._scores = scores
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        # Of a run that is resumed the steps that are left.
+        count, shown = state.max_steps - state.global_step, state.is_world_process_zero and not args.disable_tqdm
+        self._steps: Any = track(range(count), "training", "steps", count, shown)
+        next(self._steps, None)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        next(self._steps, None)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._steps.close()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if not state.is_world_process_zero:
+            return
+        start = f"epoch {logs.get('epoch', 0):g} of {args.num_train_epochs:g}" if args.max_steps <= 0 else ""
+        start = start or f"step {state.global_step} of {args.max_steps}"
+        if "loss" in logs:
+            tqdm.write(f"{start}: training loss {float(logs['loss']):.4f}, learning rate {logs['learning_rate']:.3g}")
+        if "eval_loss" in logs:
+            scores = ", ".join(f"{name} {100 * logs[f'eval_{name}']:.2f}" for name in self._scores)
+            tqdm.write(f"{start}: validation loss {logs['eval_loss']:.4f}, {scores}")
 
 
 @contextmanager

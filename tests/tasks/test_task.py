@@ -15,8 +15,7 @@ from transformers import Trainer
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, ElmoModel, TokenClassificationHead
 from hf_elmo.tasks.arguments import FileArguments, TaskArguments, TaskTrainingArguments
-from hf_elmo.tasks.reports import best_of
-from hf_elmo.tasks.training import check_run_directory, newest_checkpoint
+from hf_elmo.tasks.training import best_of, check_run_directory, newest_checkpoint
 
 
 def make_task(directory, **training):
