@@ -52,7 +52,6 @@ class TaskCard:
     """
 
     what: str
-    task_name: str
     tags: list[str]
     pipeline_tag: str | None
     usage: str
@@ -216,7 +215,7 @@ def _task_scores(results: dict[str, Any]) -> Iterator[EvalResult]:
         for score in card["scores"]:
             yield EvalResult(
                 task_type=card["pipeline_tag"] or card["tags"][0],
-                task_name=card["task_name"],
+                task_name=results["task"].replace("-", " ").capitalize(),
                 dataset_type=split,
                 dataset_name=results["data"][split]["source"],
                 metric_type=score,

@@ -196,7 +196,6 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
         count = "count" if results["singletons"] == "keep" else "are left out of data and predictions"
         return self.make_card(
             what="A coreference model",
-            task_name="Coreference resolution",
             tags=["coreference"],
             pipeline_tag=None,
             code="""\

@@ -227,7 +227,6 @@ example:
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
         return self.make_card(
             what="A reader that answers questions",
-            task_name="Question answering",
             tags=["question-answering"],
             code="""\
 answer = pipeline("extractive-question-answering", model="{name}")

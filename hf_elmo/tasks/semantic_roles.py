@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from ..hub.cards import RESULT_PREFIXES, TaskCard
+from ..hub.cards import TaskCard
 from ..inference.pages import Passage, marks_of_words
 from ..model.configuration_elmo import SemanticRoleLabelingHead
 from ..model.modeling_elmo import IGNORED_LABEL
@@ -134,11 +134,11 @@ example:
         return {name: report[f"overall_{name}"] for name in self.scores}
 
     def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
-        prefix, (report, predicted) = RESULT_PREFIXES[split], self._score(output)
-        results: dict[str, Any] = {f"{prefix}_roles": report["by_type"]}
+        report, predicted = self._score(output)
+        results: dict[str, Any] = {"roles": report["by_type"]}
         if self.model.finder is not None:
             found = self._score_predicates(split, output.predictions[1])
-            results[f"{prefix}_predicates"] = {"predicates": found}
+            results["predicates"] = {"predicates": found}
         return results, {".conll": predicted_lines(self.splits[split], predicted)}
 
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
@@ -146,7 +146,6 @@ example:
         found = ", or left out for the model to find them" if finds else ""
         return self.make_card(
             what="A labeler of semantic roles",
-            task_name="Semantic role labeling",
             tags=["token-classification", "semantic-role-labeling"],
             code=f"""\
 labeler = pipeline("semantic-role-labeling", model="{{name}}")

@@ -119,7 +119,10 @@ class Task(ABC):
 
     @abstractmethod
     def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
-        """More results on a split, the card's tables; and the lines of each file of its predictions, by its suffix."""
+        """More results on a split, the card's tables; and the lines of each file of its predictions, by its suffix.
+
+        "entities" is called `predict_entities` of the test data in results.json, and `eval_entities` of the others.
+        """
 
     @abstractmethod
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:

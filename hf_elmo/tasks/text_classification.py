@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from ..given.flags import check_least, flag
-from ..hub.cards import RESULT_PREFIXES, TaskCard
+from ..hub.cards import TaskCard
 from ..inference.pages import Passage
 from ..model.configuration_elmo import SequenceClassificationHead
 from ..model.modeling_elmo_tasks import ElmoForSequenceClassification
@@ -229,7 +229,7 @@ A second column of texts makes them pairs.
         files = {".tsv": write_table(labelled, self.labels)}
         if len(texts.columns) > 1:
             files[".jsonl"] = write_records(labelled)
-        return {f"{RESULT_PREFIXES[split]}_{name}": report[name] for name in ("by_class", "confusion")}, files
+        return {name: report[name] for name in ("by_class", "confusion")}, files
 
     def describe(self) -> dict[str, Any]:
         return {"text_pairs": _are_pairs(self.splits), "labels": self.labels}
@@ -249,7 +249,6 @@ classifier = pipeline("zero-shot-classification", model="{name}")
 print(classifier("A sentence of words .", ["sport", "music"], hypothesis_template="This is about {} ."))"""
         return self.make_card(
             what="A classifier of pairs of texts" if are_pairs else "A classifier of texts",
-            task_name="Text classification",
             tags=["text-classification", *(["text-pair-classification"] if are_pairs else [])],
             code=code,
             intended_use=[

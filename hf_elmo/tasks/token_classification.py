@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, ClassVar, Literal
 
 from ..given.flags import flag
-from ..hub.cards import RESULT_PREFIXES, TaskCard
+from ..hub.cards import TaskCard
 from ..inference.pages import Passage, marks_of_words
 from ..model.configuration_elmo import TokenClassificationHead
 from ..model.modeling_elmo import IGNORED_LABEL
@@ -191,7 +191,7 @@ example:
     def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
         report, *labels = self._score(output)
         lines = map(tagged_lines, self.splits[split].words, *labels)
-        return {f"{RESULT_PREFIXES[split]}_entities": report["by_type"]}, {".conll": chain.from_iterable(lines)}
+        return {"entities": report["by_type"]}, {".conll": chain.from_iterable(lines)}
 
     def describe(self) -> dict[str, Any]:
         schemes = {"corpus": self.corpus_scheme, "model": self.head.scheme}
@@ -202,7 +202,6 @@ example:
         counted = "An entity counts where its type and both its ends are right, as conlleval counts."
         return self.make_card(
             what="A token classifier",
-            task_name="Token classification",
             tags=["token-classification"],
             code=f"""\
 tagger = pipeline("token-classification", model="{{name}}", aggregation_strategy="{"simple" if are_spans else "none"}")

@@ -237,7 +237,7 @@ def _run_seed(task: Task, datasets: Mapping[str, Any], collator: Any, folder: Pa
             output = trainer.predict(datasets[split], metric_key_prefix=prefix)
             results |= output.metrics or {}
             more, files = task.report(split, output)
-            results |= more
+            results |= {f"{prefix}_{name}": value for name, value in more.items()}
             if trainer.is_world_process_zero():
                 for suffix, lines in files.items():
                     with open(folder / f"{split}_predictions{suffix}", "w", encoding="utf-8", newline="\n") as file:

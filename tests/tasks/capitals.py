@@ -84,7 +84,6 @@ class Capitals(Task):
     def describe_card(self, results):
         return self.make_card(
             what="A finder of capitals",
-            task_name="Capitals",
             tags=["capitals"],
             pipeline_tag=None,
             code="print({name})",

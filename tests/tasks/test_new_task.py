@@ -36,7 +36,7 @@ def test_it_is_trained_and_applied_by_the_same_commands(registered, tmp_path, ca
     assert results["settings"]["learning_rate"] == 0.02 and results["kept_step"] in range(2, 25, 2)
     assert (tmp_path / "out" / "validation_predictions.txt").read_text() == "60\n"
     assert not [path for path in (tmp_path / "out").iterdir() if path.name.startswith(("checkpoint", "un", "."))]
-    assert (results["task"], results["question"], results["looked_at"]) == ("capitals", "capitals", "validation")
+    assert (results["task"], results["question"], results["eval_looked_at"]) == ("capitals", "capitals", "validation")
     assert results["data"]["train"] == {"source": "train.txt", "examples": 60, "words": 160}
     assert results["eval_share_right"] == 1
     card = (tmp_path / "out" / "README.md").read_text()
