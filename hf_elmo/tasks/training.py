@@ -397,11 +397,10 @@ def _read_seed(seed: Path, facts: Mapping[str, Any]) -> dict[str, Any] | None:
     if not (seed / SEED_FILE).is_file():
         return None
     done = json.loads((seed / SEED_FILE).read_text(encoding="utf-8"))
-    differing = [name for name, now in json.loads(json.dumps(facts)).items() if done["facts"].get(name) != now]
-    if differing:
+    if done["facts"] != json.loads(json.dumps(facts)):
         raise FileExistsError(
-            f"output_dir {str(seed.parents[1])!r} holds {seed.name}, which was trained with other "
-            f"{' and '.join(differing)}; name another one, or pass --overwrite_output_dir to replace it."
+            f"output_dir {str(seed.parents[1])!r} holds {seed.name}, which was trained with other data or settings; "
+            "name another one, or pass --overwrite_output_dir to replace it."
         )
     return done["results"]
 

@@ -109,6 +109,8 @@ def assert_same_run(whole, parts, results, resumed):
     notes = [json.loads((folder / "trainer_state.json").read_text()) for folder in (whole, parts)]
     logs = [[untimed(entry) for entry in note["log_history"] if "train_runtime" not in entry] for note in notes]
     assert logs[0] == logs[1] and notes[0]["best_metric"] == notes[1]["best_metric"]
+    (of_trainer,) = (entry["train_loss"] for entry in notes[0]["log_history"] if "train_runtime" in entry)
+    assert results["train_loss"] == pytest.approx(of_trainer, rel=1e-5)
 
 
 def fail_to_report(*arguments):
