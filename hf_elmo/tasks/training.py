@@ -132,7 +132,6 @@ def run(task: Task) -> dict[str, Any]:
         results.update(runs[best])
         if args.num_seeds > 1:
             results.update({"kept_seed": best, **_summarize(runs, [*task.scores, "loss"])})
-            task.say(f"\nKept the model of seed {best}.")
         results["card"] = asdict(task.describe_card(results))
         task.say(f"\n{render_scores(results)}")
         if args.process_index == 0:
