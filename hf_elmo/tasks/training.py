@@ -3,7 +3,7 @@
 output_dir/
   unfinished/              until the run has gone well
     seed-S/checkpoint-N/   what the Trainer saves of a seed
-    seed-S/...             the model and the predictions of a seed, with SEED_FILE once it is done
+    seed-S/...             the model and the predictions of a seed, and once it is done its results.json
     layers/                the layers of a frozen biLM that are kept for this run alone
     .lock                  held by the run that writes here
   ...                      what is in the folder of the best seed moves here at the end, which replaces all else
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 
 UNFINISHED = "unfinished"
 STATE_FILE = "trainer_state.json"
-# What is left of a seed that is done; the last of its files to be written.
-SEED_FILE = "seed.json"
 # What results.json keeps of the Trainer's arguments, beside the command.
 _SETTINGS = [
     "learning_rate",
@@ -103,7 +101,7 @@ def run(task: Task) -> dict[str, Any]:
         "model": task.description,
         "task": task.name,
         **task.describe(),
-        **({"unseen_labels": task.unseen_labels} if task.unseen_labels else {}),
+        "unseen_labels": task.unseen_labels,
         "data": task.data,
         "settings": {name: getattr(args, name) for name in _SETTINGS},
     }
@@ -122,10 +120,10 @@ def run(task: Task) -> dict[str, Any]:
                 if number:
                     set_seed(seed)
                     task.model, _ = task.build_model()
-                done = _run_seed(task, encoded, _make_collator(task, encoded, path), folder, seed)
+                done = {**facts, **_run_seed(task, encoded, _make_collator(task, encoded, path), folder, seed)}
                 if args.process_index == 0:
-                    with files_written_aside(folder / SEED_FILE) as (aside,):
-                        write_json(aside, {"facts": facts, "results": done})
+                    with files_written_aside(folder / RESULTS_FILE) as (aside,):
+                        write_json(aside, done)
             runs[seed] = done
             PartialState().wait_for_everyone()
         best = best_of(runs, cast("str", args.metric_for_best_model), cast("bool", args.greater_is_better))
@@ -385,7 +383,7 @@ def _is_whole(checkpoint: Path) -> bool:
 
 def _can_resume(path: Path) -> bool:
     """Whether a seed is done there, or was stopped behind a checkpoint."""
-    return any((seed / SEED_FILE).exists() or newest_checkpoint(seed) for seed in path.glob("seed-*"))
+    return any((seed / RESULTS_FILE).exists() or newest_checkpoint(seed) for seed in path.glob("seed-*"))
 
 
 def _read_seed(seed: Path, facts: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -393,15 +391,15 @@ def _read_seed(seed: Path, facts: Mapping[str, Any]) -> dict[str, Any] | None:
 
     Raises: FileExistsError where it was trained with other settings than these.
     """
-    if not (seed / SEED_FILE).is_file():
+    if not (seed / RESULTS_FILE).is_file():
         return None
-    done = json.loads((seed / SEED_FILE).read_text(encoding="utf-8"))
-    if done["facts"] != json.loads(json.dumps(facts)):
+    done = json.loads((seed / RESULTS_FILE).read_text(encoding="utf-8"))
+    if {name: done.get(name) for name in facts} != json.loads(json.dumps(facts)):
         raise FileExistsError(
             f"output_dir {str(seed.parents[1])!r} holds {seed.name}, which was trained with other data or settings; "
             "name another one, or pass --overwrite_output_dir to replace it."
         )
-    return done["results"]
+    return done
 
 
 def _keep(best: Path, args: TaskTrainingArguments) -> None:
@@ -414,5 +412,5 @@ def _keep(best: Path, args: TaskTrainingArguments) -> None:
     with written_aside(path, overwrite=True) as aside:
         for entry in list(best.iterdir()):
             is_checkpoint = entry.name.startswith("checkpoint-")
-            if entry.name != SEED_FILE and (not is_checkpoint or (args.keeps_checkpoints and _is_whole(entry))):
+            if not is_checkpoint or (args.keeps_checkpoints and _is_whole(entry)):
                 entry.rename(aside / entry.name)
