@@ -66,14 +66,6 @@ def test_learned_words_are_those_that_occur_often_enough():
     assert len(vector("cat")) == 50 and vector("sat") == vector("never")
 
 
-def test_a_baseline_without_elmo_never_runs_it():
-    model, _ = build({"use_elmo": False, "character_filters": [[3, 5], [2, 4]], "character_embedding_size": 7})
-    model.elmo.bilm.register_forward_hook(lambda *_: pytest.fail("the biLM was run"))
-    ids = torch.from_numpy(ElmoCharTokenizer().encode_words(["a", "b"])).unsqueeze(0)
-    assert model(ids).logits.shape == (1, 2, 2) and model.input_size == 9
-    assert not any(parameter.requires_grad for parameter in model.elmo.parameters())
-
-
 def test_new_words_replace_those_of_a_checkpoint(tmp_path):
     model, vector = build({"learn_words": True}, train=["old", "old"])
     model.save_pretrained(tmp_path)
