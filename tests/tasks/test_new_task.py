@@ -23,6 +23,7 @@ def test_it_is_trained_and_applied_by_the_same_commands(registered, tmp_path, ca
     flags = ["--model_name_or_path", tmp_path / "architecture", "--from_scratch", "--no_freeze_bilm"]
     flags += [f"--{split}_file={tmp_path / 'train.txt'}" for split in ("train", "validation")]
     flags += ["--num_train_epochs", 12, "--learning_rate", 0.02, "--load_best_model_at_end"]
+    flags += ["--disable_tqdm", "false"]
     flags += ["--head", "dropout=0", "--use_cpu", "--output_dir", tmp_path / "out"]
     with pytest.raises(SystemExit):
         main(["train", "--help"])
