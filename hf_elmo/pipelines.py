@@ -38,25 +38,22 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
         sentence: str,
         input_ids: np.ndarray,
         scores: np.ndarray,
-        offset_mapping: list[tuple[int, int]] | None,
+        offset_mapping: Any,
         special_tokens_mask: np.ndarray,
-        aggregation_strategy: AggregationStrategy,
-        word_ids: list[int | None] | None = None,
-        word_to_chars_map: list[tuple[int, int]] | None = None,
+        *strategy: AggregationStrategy,
+        **places: Any,
     ) -> list[dict[str, Any]]:
         """One entry per word, with its place in the sentence; transformers' own reads one id per token, not a row."""
         if input_ids.ndim == 1:
-            places = (word_ids, word_to_chars_map)
-            given = (sentence, input_ids, scores, offset_mapping, special_tokens_mask, aggregation_strategy)
-            return super().gather_pre_entities(*given, *places)
-        # A tokenizer with offsets gives them for each word.
-        spans, words = cast("list[tuple[int, int]]", offset_mapping), cast("list[int] | None", word_ids)
+            given = (sentence, input_ids, scores, offset_mapping, special_tokens_mask)
+            return super().gather_pre_entities(*given, *strategy, **places)
+        words, characters = places.get("word_ids"), places.get("word_to_chars_map")
         entities = []
         for index in np.flatnonzero(special_tokens_mask == 0):
-            start, end = (int(offset) for offset in spans[index])
-            if words is not None and word_to_chars_map is not None:
+            start, end = map(int, offset_mapping[index])
+            if words is not None and characters is not None:
                 # The offsets of a pre-split sentence count from the start of each word.
-                word_start, _ = word_to_chars_map[words[index]]
+                word_start, _ = characters[words[index]]
                 start, end = start + word_start, end + word_start
             found = {"word": sentence[start:end], "scores": scores[index], "start": start, "end": end}
             entities.append({**found, "index": int(index), "is_subword": False})
@@ -210,17 +207,13 @@ class ElmoCoreferencePipeline(_ReadsText, Pipeline):  # type: ignore[misc]
         offsets: list[tuple[int, int]] = []
         for line in re.finditer(".+", text):
             for start, end in [(0, len(line[0]))] if is_tokenized else cut_sentences(line[0]):
-                sentence = line[0][start:end]
+                sentence, start = line[0][start:end], start + line.start()
                 if is_tokenized:
                     spans, words = [match.span() for match in re.finditer(r"\S+", sentence)], sentence.split()
                 else:
-                    (encoding,) = tokenizer(sentence).encodings
-                    places = zip(encoding.offsets, encoding.word_ids, strict=True)
-                    spans, words = [span for span, id_ in places if id_ is not None], tokenizer.tokenize(sentence)
-                if words:
-                    sentences.append(words)
-                    start += line.start()
-                    offsets += [(start + first, start + behind) for first, behind in spans]
+                    spans, words = tokenizer.cutter.spans(sentence), tokenizer.tokenize(sentence)
+                sentences += [words] if words else []
+                offsets += [(start + first, start + behind) for first, behind in spans]
         document = {"text": text, "sentences": sentences, "offsets": offsets}
         if not sentences:
             return document
