@@ -24,9 +24,8 @@ from .readers.texts import LabelledTexts, read_texts, texts_of_dataset
 from .rows import encode_rows
 from .task import Task
 
-# Encoders of texts and of pairs, the default first.
-_ENCODERS = ("bcn", "pooled")
-_ENCODERS_OF_PAIRS = ("esim", "pooled_pairs")
+# Encoders of pairs and of texts, the default first.
+_ENCODERS = {True: ("esim", "pooled_pairs"), False: ("bcn", "pooled")}
 
 
 @dataclass
@@ -161,9 +160,9 @@ A second column of texts makes them pairs.
 
     def head_settings(self, head: SequenceClassificationHead | None) -> dict[str, Any]:
         are_pairs = _are_pairs(self.splits)
-        encoders = _ENCODERS_OF_PAIRS if are_pairs else _ENCODERS
-        settings = {**({"encoder": encoders[0]} if head is None else {}), **super().head_settings(head)}
-        encoder = settings.get("encoder") or getattr(head, "encoder", None)
+        encoders = _ENCODERS[are_pairs]
+        settings = {"encoder": encoders[0] if head is None else head.encoder, **super().head_settings(head)}
+        encoder = settings["encoder"]
         if encoder not in encoders:
             raise ValueError(
                 f"encoder is {encoder!r}, here or of model_name_or_path {self.model_args.model_name_or_path!r}, but "

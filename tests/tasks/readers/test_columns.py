@@ -101,14 +101,11 @@ def test_what_cannot_be_read_is_named_by_its_line(write, content, columns, named
     assert f"train_file {str(path)!r}" in message
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_packed_files_and_none(write, tmp_path):
+    assert read_tagged_file(write(bz2.compress(CONLLU.encode()), "x.conllu.BZ2")).lines == [[4, 5, 7], [9]]
     assert_refused(
         FileNotFoundError, ("test_file", "no.conll"), read_tagged_file, tmp_path / "no.conll", name="test_file"
     )
-
-
-def test_packed_files(write):
-    assert read_tagged_file(write(bz2.compress(CONLLU.encode()), "x.conllu.BZ2")).lines == [[4, 5, 7], [9]]
 
 
 def test_real_files():
