@@ -38,25 +38,22 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
         sentence: str,
         input_ids: np.ndarray,
         scores: np.ndarray,
-        offset_mapping: list[tuple[int, int]] | None,
+        offset_mapping: Any,
         special_tokens_mask: np.ndarray,
-        aggregation_strategy: AggregationStrategy,
-        word_ids: list[int | None] | None = None,
-        word_to_chars_map: list[tuple[int, int]] | None = None,
+        *strategy: AggregationStrategy,
+        **places: Any,
     ) -> list[dict[str, Any]]:
         """One entry per word, with its place in the sentence; transformers' own reads one id per token, not a row."""
         if input_ids.ndim == 1:
-            places = (word_ids, word_to_chars_map)
-            given = (sentence, input_ids, scores, offset_mapping, special_tokens_mask, aggregation_strategy)
-            return super().gather_pre_entities(*given, *places)
-        # A tokenizer with offsets gives them for each word.
-        spans, words = cast("list[tuple[int, int]]", offset_mapping), cast("list[int] | None", word_ids)
+            given = (sentence, input_ids, scores, offset_mapping, special_tokens_mask)
+            return super().gather_pre_entities(*given, *strategy, **places)
+        words, characters = places.get("word_ids"), places.get("word_to_chars_map")
         entities = []
         for index in np.flatnonzero(special_tokens_mask == 0):
-            start, end = (int(offset) for offset in spans[index])
-            if words is not None and word_to_chars_map is not None:
+            start, end = map(int, offset_mapping[index])
+            if words is not None and characters is not None:
                 # The offsets of a pre-split sentence count from the start of each word.
-                word_start, _ = word_to_chars_map[words[index]]
+                word_start, _ = characters[words[index]]
                 start, end = start + word_start, end + word_start
             found = {"word": sentence[start:end], "scores": scores[index], "start": start, "end": end}
             entities.append({**found, "index": int(index), "is_subword": False})
@@ -88,6 +85,32 @@ class _ReadsText:
     _load_processor = False
     _load_image_processor = False
     _load_feature_extractor = False
+
+
+def context_windows(
+    tokenizer: Any, question: str, context: str, max_length: int | None = None, stride: int | None = None
+) -> Iterator[tuple[dict[str, Any], list[tuple[int, int] | None]]]:
+    """A question beside its context, or beside each window of it: what the model reads, and where its words stand.
+
+    Args:
+        tokenizer, question, context: What is read.
+        max_length: Words of the question and a window, special tokens included; None for the whole context.
+        stride: Words that two windows share; None for half of those of the context that fit.
+    Returns: Of each window the row that a model reads, by its arguments' names, and of each word in it the place in the
+        context, in characters; None for special tokens and the question's words.
+    Raises: ValueError naming max_length or stride, which leave no word of the context.
+    """
+    cut: dict[str, Any] = {}
+    if max_length is not None:
+        room = max_length - len(tokenizer(question)["input_ids"]) - 2
+        cut = {"truncation": "only_second", "max_length": max_length}
+        cut["stride"] = max(room, 0) // 2 if stride is None else stride
+    encoded = tokenizer([question], [context], return_overflowing_tokens=True, **cut)
+    for row, encoding in enumerate(encoded.encodings):
+        places = zip(encoding.sequence_ids, encoding.offsets, strict=True)
+        inputs = {name: encoded[name][row] for name in tokenizer.model_input_names}
+        # Of words alone, so that padding on either side counts for nothing.
+        yield inputs, [place if sequence == 1 else None for sequence, place in places]
 
 
 class ElmoQuestionAnsweringPipeline(_ReadsText, ChunkPipeline):  # type: ignore[misc]
@@ -124,31 +147,13 @@ class ElmoQuestionAnsweringPipeline(_ReadsText, ChunkPipeline):  # type: ignore[
         self, inputs: Mapping[str, str], max_length: int | None = None, stride: int | None = None
     ) -> Iterator[dict[str, Any]]:
         """The windows of a context, one where it is read whole, each beside the question."""
-        texts = [inputs["question"], inputs["context"]]
-        if not all(text and text.strip() for text in texts):
-            raise ValueError(f"question and context are {texts}; wanted texts with words.")
-        tokenizer = cast("Any", self.tokenizer)
-        windows: dict[str, Any] = {}
-        if max_length is not None:
-            room = max_length - len(tokenizer(texts[0])["input_ids"]) - 2
-            if room < 1:
-                raise ValueError(
-                    f"max_length is {max_length}, which leaves no word for the context beside the question "
-                    f"{texts[0][:80]!r}; take a larger one."
-                )
-            windows = {"truncation": "only_second", "max_length": max_length, "return_overflowing_tokens": True}
-            windows["stride"] = room // 2 if stride is None else stride
-        encoded = tokenizer(*([text] for text in texts), **windows)
-        count = len(encoded["input_ids"])
-        for index, encoding in enumerate(encoded.encodings):
-            spans = zip(encoding.sequence_ids, encoding.offsets, strict=True)
-            yield {
-                **{name: torch.tensor(encoded[name][index : index + 1]) for name in tokenizer.model_input_names},
-                "is_last": index == count - 1,
-                "context": texts[1],
-                # Of words alone, so that padding on either side counts for nothing.
-                "spans": [span if sequence == 1 else None for sequence, span in spans],
-            }
+        question, context = inputs["question"], inputs["context"]
+        if not all(text and text.strip() for text in (question, context)):
+            raise ValueError(f"question is {question!r} and context {context!r}; wanted texts with words.")
+        windows = list(context_windows(self.tokenizer, question, context, max_length, stride))
+        for number, (row, spans) in enumerate(windows, start=1):
+            tensors = {name: torch.tensor([values]) for name, values in row.items()}
+            yield {**tensors, "is_last": number == len(windows), "context": context, "spans": spans}
 
     def _forward(self, model_inputs: dict[str, Any]) -> dict[str, Any]:  # type: ignore[override]
         kept = {name: model_inputs.pop(name) for name in ("is_last", "context", "spans")}
@@ -202,17 +207,13 @@ class ElmoCoreferencePipeline(_ReadsText, Pipeline):  # type: ignore[misc]
         offsets: list[tuple[int, int]] = []
         for line in re.finditer(".+", text):
             for start, end in [(0, len(line[0]))] if is_tokenized else cut_sentences(line[0]):
-                sentence = line[0][start:end]
+                sentence, start = line[0][start:end], start + line.start()
                 if is_tokenized:
                     spans, words = [match.span() for match in re.finditer(r"\S+", sentence)], sentence.split()
                 else:
-                    (encoding,) = tokenizer(sentence).encodings
-                    places = zip(encoding.offsets, encoding.word_ids, strict=True)
-                    spans, words = [span for span, id_ in places if id_ is not None], tokenizer.tokenize(sentence)
-                if words:
-                    sentences.append(words)
-                    start += line.start()
-                    offsets += [(start + first, start + behind) for first, behind in spans]
+                    spans, words = tokenizer.cutter.spans(sentence), tokenizer.tokenize(sentence)
+                sentences += [words] if words else []
+                offsets += [(start + first, start + behind) for first, behind in spans]
         document = {"text": text, "sentences": sentences, "offsets": offsets}
         if not sentences:
             return document

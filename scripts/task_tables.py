@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hf_elmo.hub.tables import markdown_table
+from hf_elmo.hub.writing import files_written_aside
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "model_cards" / "tasks"
@@ -42,8 +43,8 @@ SHARES = {"full": "", "tenth": "--train_fraction 0.1"}
 class Table:
     """One data set: what is trained on it, and how it is scored."""
 
-    task: str  # what the page calls it
-    command: str  # of hf-elmo, with the flags that all rows share; {data} is the directory of the data sets
+    title: str  # what the page calls it
+    command: str  # of hf-elmo train, with the flags that all rows share; {data} is the directory of the data sets
     head: str  # settings of the head
     epochs: tuple[int, int]  # passes over all of the training data, and over a tenth of it
     scores: Mapping[str, tuple[str, str]]  # the main one last: their titles, and the paper's, without ELMo and with it
@@ -55,96 +56,94 @@ class Table:
     mix: str = "--mix_normalization word"
 
 
-def _files(train: str, validation: str, test: str) -> str:
-    return f"--train_file {{data}}/{train} --validation_file {{data}}/{validation} --test_file {{data}}/{test}"
+def _files(pattern: str, train: str = "train", validation: str | None = "dev", test: str = "test") -> str:
+    parts = {"train": train, "validation": validation, "test": test}
+    return " ".join(f"--{split}_file {{data}}/{pattern.format(part)}" for split, part in parts.items() if part)
 
 
 _WORDS = "word_vector_size=100 character_filters=[[3,64]]"
 _TEXTS = f"{_WORDS} hidden_size=100 dropout=0.3 hidden_dropout=0.1"
+_PAIRS = f"{_WORDS} lower_case_words=true hidden_size=100 dropout=0.4 hidden_dropout=0.3 output_dropout=0.3"
 _TAGS = f"{_WORDS} lstm_layers=1 lstm_size=100"
-_ANSWERS_HEAD = f"{_WORDS} hidden_size=60 dropout=0.2"
-_READER = "--pre_tokenizer penn --learning_rate 0.003 --validation_fraction 0.1"
+_MANY_FILTERS = "word_vector_size=100 character_filters=[[2,50],[3,100],[4,100]] lstm_layers=1 lstm_size=200"
+_TAGGER = "token-classification --learning_rate 0.003"
+_READER = "question-answering --pre_tokenizer penn --learning_rate 0.003 --validation_fraction 0.1"
+_ACCURACY = {"accuracy": ("accuracy", "")}
 _ENTITIES = {"f1": ("F1", "90.2 → 92.2 (news)")}
 _ANSWERS = {"exact_match": ("exact match", "72.1 → 78.6"), "f1": ("F1", "81.1 → 85.8")}
 _CLUSTERS = {"muc_f1": ("MUC", ""), "b_cubed_f1": ("B³", ""), "ceafe_f1": ("CEAFe", "")}
+_ALL = tuple(ROWS)
 
 TABLES = {
     "sst5": Table(
         "sentiment, five classes",
-        f"train text-classification {_files('sst5/train.tsv.gz', 'sst5/dev.tsv.gz', 'sst5/test.tsv.gz')}",
+        f"text-classification {_files('sst5/{}.tsv.gz')}",
         _TEXTS,
         (8, 20),
         {"accuracy": ("accuracy", "51.4 → 54.7")},
-        rows=tuple(ROWS),
+        rows=_ALL,
     ),
     "snli": Table(
         "entailment, from 8,858 pairs",
-        "train text-classification --learning_rate 0.002 "
-        "--train_file {data}/snli/dev.tsv.gz --validation_fraction 0.1 --test_file {data}/snli/test.tsv.gz",
-        f"{_WORDS} lower_case_words=true hidden_size=100 dropout=0.4 hidden_dropout=0.3 output_dropout=0.3",
+        "text-classification --learning_rate 0.002 --validation_fraction 0.1 "
+        + _files("snli/{}.tsv.gz", train="dev", validation=None),
+        _PAIRS,
         (10, 20),
         {"accuracy": ("accuracy", "88.0 → 88.7")},
-        rows=tuple(ROWS),
+        rows=_ALL,
     ),
     "wnut17": Table(
         "entities, of the web",
-        "train token-classification --learning_rate 0.003 "
-        + _files("wnut17/train.conll", "wnut17/dev.conll", "wnut17/test.conll"),
+        f"{_TAGGER} {_files('wnut17/{}.conll')}",
         f"{_TAGS} output_layer=crf",
         (15, 40),
         _ENTITIES,
     ),
     "litbank": Table(
         "entities, of novels",
-        "train token-classification --learning_rate 0.003 --label_column 1 "
-        + _files(*(f"litbank/entities/{split}.tsv.gz" for split in ("train", "dev", "test"))),
+        f"{_TAGGER} --label_column 1 {_files('litbank/entities/{}.tsv.gz')}",
         f"{_TAGS} output_layer=crf",
         (10, 40),
         _ENTITIES,
     ),
     "ewt": Table(
         "parts of speech, English",
-        "train token-classification --learning_rate 0.003 "
-        + _files("ud_english_ewt/train.conllu.gz", "ud_english_ewt/dev.conllu", "ud_english_ewt/test.conllu"),
-        "word_vector_size=100 character_filters=[[2,50],[3,100],[4,100]] lstm_layers=1 lstm_size=200",
+        f"{_TAGGER} {_files('ud_english_ewt/{}', 'train.conllu.gz', 'dev.conllu', 'test.conllu')}",
+        _MANY_FILTERS,
         (10, 25),
-        {"accuracy": ("accuracy", "")},
+        _ACCURACY,
     ),
     "gsd": Table(
         "parts of speech, Korean",
-        "train token-classification --learning_rate 0.003 "
-        "--train_file {data}/ud_korean_gsd/dev.conllu --validation_fraction 0.5 "
-        "--test_file {data}/ud_korean_gsd/test.conllu",
+        f"{_TAGGER} --validation_fraction 0.5 {_files('ud_korean_gsd/{}.conllu', train='dev', validation=None)}",
         _TAGS,
         (30, 60),
-        {"accuracy": ("accuracy", "")},
+        _ACCURACY,
         "elmo-small-nsmc",
     ),
     "nsmc": Table(
         "sentiment, Korean",
-        "train text-classification "
-        + _files(*(f"nsmc/sentiment-{split}.tsv.gz" for split in ("train", "dev", "test"))),
+        f"text-classification {_files('nsmc/sentiment-{}.tsv.gz')}",
         _TEXTS,
         (5, 12),
-        {"accuracy": ("accuracy", "")},
+        _ACCURACY,
         "elmo-small-nsmc",
-        tuple(ROWS),
+        rows=_ALL,
     ),
     "policyqa": Table(
         "answers, of privacy policies",
-        f"train question-answering {_READER} "
-        "--train_file {data}/policyqa/dev.json.gz --test_file {data}/policyqa/test.json.gz",
-        _ANSWERS_HEAD,
+        f"{_READER} {_files('policyqa/{}.json.gz', train='dev', validation=None)}",
+        f"{_WORDS} hidden_size=60 dropout=0.2",
         (10, 30),
         _ANSWERS,
-        rows=tuple(ROWS),
+        rows=_ALL,
         seeds=3,
         mix="",
     ),
     "xquad": Table(
         "answers, of an encyclopedia, from 810 questions",
-        f"train question-answering {_READER} --train_file {{data}}/xquad/xquad.en.json.gz",
-        _ANSWERS_HEAD,
+        f"{_READER} --train_file {{data}}/xquad/xquad.en.json.gz",
+        f"{_WORDS} hidden_size=60 dropout=0.2",
         (15, 40),
         _ANSWERS,
         folds=5,
@@ -153,7 +152,7 @@ TABLES = {
     ),
     "propbank": Table(
         "semantic roles, of the web",
-        "train semantic-roles " + _files(*(f"propbank_ewt/{split}.tsv.gz" for split in ("train", "dev", "test"))),
+        f"semantic-roles {_files('propbank_ewt/{}.tsv.gz')}",
         f"{_WORDS} num_layers=4 hidden_size=128",
         (6, 20),
         {"f1": ("F1", "81.4 → 84.6")},
@@ -161,7 +160,7 @@ TABLES = {
     ),
     "coreference": Table(
         "coreference, of novels",
-        "train coreference " + _files(*(f"litbank/coref/{split}.conll.gz" for split in ("train", "dev", "test"))),
+        f"coreference {_files('litbank/coref/{}.conll.gz')}",
         f"{_WORDS} lstm_size=100 hidden_size=100 max_antecedents=50",
         (12, 40),
         {**_CLUSTERS, "mean_f1": ("mean F1", "67.2 → 70.4")},
@@ -170,13 +169,11 @@ TABLES = {
 }
 
 
-def results_files(name: str, row: str, share: str, results_dir: str | Path) -> dict[int | None, Path]:
-    """The results files of a row by its folds, or by None alone where the data have a test file."""
-    stem = row + "-tenth" * (share == "tenth")
-    folds = TABLES[name].folds
-    if not folds:
-        return {None: Path(results_dir, name, f"{stem}.json")}
-    return {fold: Path(results_dir, name, f"{stem}-fold-{fold}.json") for fold in range(folds)}
+def results_files(name: str, row: str, share: str) -> list[Path]:
+    """The results files of a row, one for each fold."""
+    stem, folds = row + "-tenth" * (share == "tenth"), TABLES[name].folds
+    names = [f"{stem}-fold-{fold}" for fold in range(folds)] if folds else [stem]
+    return [RESULTS / name / f"{each}.json" for each in names]
 
 
 def missing_runs(name: str, arguments: argparse.Namespace) -> Iterator[tuple[Path, list[str]]]:
@@ -184,19 +181,17 @@ def missing_runs(name: str, arguments: argparse.Namespace) -> Iterator[tuple[Pat
     table = TABLES[name]
     for share in reversed(SHARES):
         for row in table.rows:
-            for fold, results in results_files(name, row, share, arguments.results_dir).items():
-                flags = (
-                    f"--model_name_or_path {shlex.quote(str(Path(arguments.models_dir, table.model)))} "
-                    f"--learn_words --head {table.head} {ROWS[row][2]} "
-                    f"{ROWS[row][1].format(mix=table.mix)} {SHARES[share]} --num_seeds {table.seeds} "
-                    f"--num_train_epochs {table.epochs[share == 'tenth']} --load_best_model_at_end"
-                )
-                if fold is not None:
-                    flags += f" --num_folds {table.folds} --fold {fold}"
-                if row != "none":
-                    flags += f" --layer_cache_dir {shlex.quote(str(Path(arguments.output_dir, 'layers')))}"
+            _, flags, head = ROWS[row]
+            words = shlex.split(
+                f"train {table.command.format(data=shlex.quote(arguments.data_dir))} --model_name_or_path "
+                f"{shlex.quote(str(Path(arguments.models_dir, table.model)))} --learn_words --head {table.head} {head} "
+                f"{flags.format(mix=table.mix)} {SHARES[share]} --num_seeds {table.seeds} "
+                f"--num_train_epochs {table.epochs[share == 'tenth']} --load_best_model_at_end"
+            )
+            for fold, results in enumerate(results_files(name, row, share)):
                 if not results.exists():
-                    yield results, shlex.split(f"{table.command.format(data=shlex.quote(arguments.data_dir))} {flags}")
+                    of_fold = ["--num_folds", str(table.folds), "--fold", str(fold)] if table.folds else []
+                    yield results, [*words, *of_fold]
 
 
 def train(results: Path, words: Sequence[str], model_dir: Path) -> None:
@@ -206,16 +201,14 @@ def train(results: Path, words: Sequence[str], model_dir: Path) -> None:
     """
     flags = ["--output_dir", str(model_dir), "--overwrite_output_dir"]
     subprocess.run([sys.executable, "-m", "hf_elmo", *words, *flags], check=True)
-    results.parent.mkdir(parents=True, exist_ok=True)
-    aside = results.with_suffix(".aside")
-    shutil.copyfile(model_dir / "results.json", aside)
-    aside.rename(results)
+    with files_written_aside(results) as (aside,):
+        shutil.copyfile(model_dir / "results.json", aside)
     shutil.rmtree(model_dir)
 
 
-def scores_of(name: str, row: str, share: str, score: str, results_dir: Path = RESULTS) -> list[float] | None:
+def scores_of(name: str, row: str, share: str, score: str) -> list[float] | None:
     """The test score of each seed in percent, where there are folds their mean; None where a file is missing."""
-    paths = results_files(name, row, share, results_dir).values()
+    paths = results_files(name, row, share)
     if not all(path.exists() for path in paths):
         return None
     seeds = [json.loads(path.read_text(encoding="utf-8"))["seeds"] for path in paths]
@@ -229,7 +222,7 @@ def is_clearly_more(scores: Sequence[float], others: Sequence[float]) -> bool:
     return statistics.fmean(scores) - statistics.fmean(others) > 2 * deviation
 
 
-def render(share: str, results_dir: Path = RESULTS, is_short: bool = False) -> str:
+def render(share: str, is_short: bool = False) -> str:
     """The table of all data sets, a short one of their main scores alone, at one share of their training data.
 
     The mix is in bold where it is clearly more than no ELMo and than a random one.
@@ -237,7 +230,7 @@ def render(share: str, results_dir: Path = RESULTS, is_short: bool = False) -> s
     lines = []
     for name, table in TABLES.items():
         for score, (title, paper) in list(table.scores.items())[-1 if is_short else 0 :]:
-            found = {row: scores_of(name, row, share, score, results_dir) for row in table.rows}
+            found = {row: scores_of(name, row, share, score) for row in table.rows}
             if not any(found.values()):
                 continue
             cells = {
@@ -247,21 +240,16 @@ def render(share: str, results_dir: Path = RESULTS, is_short: bool = False) -> s
             mix, baselines = found["mix"], [found["none"], found["random"]]
             if mix and all(others and is_clearly_more(mix, others) for others in baselines):
                 cells["mix"] = f"**{cells['mix']}**"
-            line = [f"{table.task} (`{name}`)", title, *(cells.get(row, "") for row in ROWS)]
+            line = [f"{table.title} (`{name}`)", title, *(cells.get(row, "") for row in ROWS)]
             lines.append([*line, paper] if share == "full" else line)
     head = ["task", "measure", *(title for title, *_ in ROWS.values())]
     return markdown_table([*head, "the paper: without → with"] if share == "full" else head, lines, names=2)
 
 
-def all_tables() -> dict[str, str]:
-    """The tables by their marks: both shares, and the short one of the README."""
-    return {**{share: render(share) for share in SHARES}, "tasks": render("full", is_short=True)}
-
-
-def write_tables(page: Path, tables: Mapping[str, str]) -> None:
-    """Put tables between their marks on the page, `<!-- full -->` ... `<!-- /full -->`; a mark may be missing."""
+def write_tables(page: Path) -> None:
+    """Put the tables between their marks on a page: both shares, `<!-- full -->` ... `<!-- /full -->`; a short one."""
     text = page.read_text(encoding="utf-8")
-    for mark, table in tables.items():
+    for mark, table in {**{share: render(share) for share in SHARES}, "tasks": render("full", is_short=True)}.items():
         start, end = f"<!-- {mark} -->\n", f"<!-- /{mark} -->"
         before, found, rest = text.partition(start)
         if found:
@@ -275,14 +263,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data_dir", default="data", help="where the data sets are (default: %(default)s)")
     parser.add_argument("--tables", nargs="+", choices=TABLES, help="which (default: all)", default=list(TABLES))
     parser.add_argument("--output_dir", default="output/tables", help="models while they train (default: %(default)s)")
-    parser.add_argument("--results_dir", default=str(RESULTS), help="default: model_cards/tasks")
     parser.add_argument("--render", action="store_true", help="only write the tables into the pages")
     arguments = parser.parse_args(argv)
     for name in arguments.tables if not arguments.render else ():
         for results, words in missing_runs(name, arguments):
             train(results, words, Path(arguments.output_dir, name, results.stem))
     for page in PAGES:
-        write_tables(page, all_tables())
+        write_tables(page)
 
 
 if __name__ == "__main__":

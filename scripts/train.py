@@ -4,7 +4,7 @@ accelerate launch scripts/train.py --model_name_or_path output/elmo --train_file
     --validation_file dev.json --output_dir output/tagger --learning_rate 3e-3 --num_train_epochs 10
 
 An example to copy and to change, as transformers has them. A row of the data is {"tokens": ["Alice", "flew"], "tags":
-["B-PER", "O"]}, in JSON lines or Parquet. `hf-elmo` trains the models of all six tasks of the paper: from many formats,
+["B-PER", "O"]}, in JSON lines. `hf-elmo` trains the models of all six tasks of the paper: from many formats,
 with word vectors, biLSTMs and CRFs, over several seeds, up to a model card.
 """
 
@@ -31,19 +31,16 @@ IGNORED = -100
 @dataclass
 class Arguments:
     model_name_or_path: str = field(metadata={"help": "checkpoint, on disk or on the Hub"})
-    train_file: str = field(metadata={"help": "JSON lines or Parquet"})
+    train_file: str = field(metadata={"help": "JSON lines"})
     validation_file: str = field(metadata={"help": "in the same format"})
-    words_column: str = field(default="tokens", metadata={"help": "column with the list of words"})
-    tags_column: str = field(default="tags", metadata={"help": "column with the list of tags, as strings"})
     freeze_bilm: bool = field(default=True, metadata={"help": "train only the mix of layers and the classifier"})
 
 
 def main() -> None:
     arguments, training_arguments = HfArgumentParser((Arguments, TrainingArguments)).parse_args_into_dataclasses()
-    kind = "parquet" if arguments.train_file.endswith(".parquet") else "json"
     files = {"train": arguments.train_file, "validation": arguments.validation_file}
-    data = load_dataset(kind, data_files=files)
-    labels = sorted({tag for split in data.values() for tags in split[arguments.tags_column] for tag in tags})
+    data = load_dataset("json", data_files=files)
+    labels = sorted({tag for split in data.values() for tags in split["tags"] for tag in tags})
     ids = {label: number for number, label in enumerate(labels)}
 
     tokenizer = AutoTokenizer.from_pretrained(arguments.model_name_or_path)
@@ -55,11 +52,11 @@ def main() -> None:
     )
 
     def encode(rows):
-        batch = tokenizer(rows[arguments.words_column], is_split_into_words=True)
+        batch = tokenizer(rows["tokens"], is_split_into_words=True)
         # A word is one token, whatever its length; only the special tokens have no tag.
         batch["labels"] = [
             [IGNORED if word is None else ids[tags[word]] for word in batch.word_ids(number)]
-            for number, tags in enumerate(rows[arguments.tags_column])
+            for number, tags in enumerate(rows["tags"])
         ]
         return batch
 

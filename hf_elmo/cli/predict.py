@@ -136,7 +136,8 @@ def predict(arguments: PredictionArguments) -> None:
         aside = dict(zip(targets, asides, strict=True))
         # Where a page alone is wanted, what is written is dropped.
         with open(aside.get("output_file", os.devnull), "w", encoding="utf-8", newline="\n") as file:
-            predictor.write(file, track(predictions(), "predicting", predictor.unit))
+            lines = predictor.lines(track(predictions(), "predicting", predictor.unit))
+            file.writelines(f"{line}\n" for line in lines)
         if "html" in aside:
             left_out = [f"the first {len(drawn):,} of {count:,} {predictor.unit}"] if len(drawn) < count else []
             page = render_spans(predictor.title, predictor.draw(drawn), [*_facts(arguments), *left_out])

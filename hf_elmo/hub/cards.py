@@ -25,8 +25,8 @@ from .provenance import describe_file, describe_origin, describe_run, write_json
 from .scores import layer_names, mean_shares, scores_table, what_leads
 from .tables import markdown_table
 
-# What results.json calls the scores on each split, the one that no choice was made by first.
-_PREFIXES = {"test": "predict_", "validation": "eval_"}
+# What results.json, as the Trainer, calls the scores on each split, the one that no choice was made by first.
+RESULT_PREFIXES = {"test": "predict", "validation": "eval"}
 _NUMBER_FORMAT = re.compile(r",?(\.\d)?[f%]?")
 
 
@@ -46,12 +46,10 @@ class TaskCard:
             figures, `{"PER": {"precision": 0.5, "number": 7}}` (fractions as float, counts as int), or lists of counts,
             a row and a column for each of `labels` and of `results["unseen_labels"]`.
         counts: What is counted of each split, keys of `results["data"][split]`: "sentences", "words".
-        settings: Rows of the table of settings.
         notes: Sentences under the scores of a split, "test" or "validation", or under "all".
     """
 
     what: str
-    task_name: str
     tags: list[str]
     pipeline_tag: str | None
     usage: str
@@ -62,7 +60,6 @@ class TaskCard:
     labels: list[str] = field(default_factory=list)
     labels_title: str = "Labels"
     counts: list[str] = field(default_factory=list)
-    settings: dict[str, str] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -124,8 +121,7 @@ def render_card(directory: str | os.PathLike, name: str | None = None) -> str:
             template = "conversion"
         elif "card" in run:
             template, tags, pipeline_tag = "task", run["card"]["tags"], run["card"]["pipeline_tag"]
-            context["scored"] = _scored(run)
-            context["mean_shares"] = mean_shares(run) if run.get("layer_shares") else None
+            context |= _task_context(run)
             measured = list(_task_scores(run))
         else:
             template, measured = "pretraining", list(_perplexities(run, facts))
@@ -147,6 +143,11 @@ def render_card(directory: str | os.PathLike, name: str | None = None) -> str:
             f"the card of {name} cannot be rendered ({reason(error)}); a card shows only what its files hold: mend "
             f"{FACTS_FILE}, or make the figures again."
         ) from error
+
+
+def render_scores(results: Mapping[str, Any]) -> str:
+    """What a task's results say of its scores, and of the layers that it reads, as in its card."""
+    return _ENVIRONMENT.get_template("scores.md.j2").render(_task_context(results)).strip()
 
 
 def describe_cutting(tokenizer: Mapping[str, Any] | None) -> str:
@@ -195,10 +196,15 @@ def _perplexities(results: dict[str, Any], facts: dict[str, Any] | None) -> Iter
                 )
 
 
-def _scored(results: dict[str, Any]) -> dict[str, str]:
+def _task_context(results: Mapping[str, Any]) -> dict[str, Any]:
+    shares = mean_shares(results) if results.get("layer_shares") else None
+    return {"results": results, "card": results["card"], "scored": _scored(results), "mean_shares": shares}
+
+
+def _scored(results: Mapping[str, Any]) -> dict[str, str]:
     """The splits that a task has scores on, and what those begin with in its results."""
     first = results["card"]["scores"][0]
-    return {split: prefix for split, prefix in _PREFIXES.items() if prefix + first in results}
+    return {split: f"{prefix}_" for split, prefix in RESULT_PREFIXES.items() if f"{prefix}_{first}" in results}
 
 
 def _task_scores(results: dict[str, Any]) -> Iterator[EvalResult]:
@@ -207,7 +213,7 @@ def _task_scores(results: dict[str, Any]) -> Iterator[EvalResult]:
         for score in card["scores"]:
             yield EvalResult(
                 task_type=card["pipeline_tag"] or card["tags"][0],
-                task_name=card["task_name"],
+                task_name=results["task"].replace("-", " ").capitalize(),
                 dataset_type=split,
                 dataset_name=results["data"][split]["source"],
                 metric_type=score,

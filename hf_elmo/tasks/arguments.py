@@ -54,23 +54,15 @@ class TaskArguments:
         "of the words of all data given are read.",
         default=None,
     )
-    more_word_vectors: int = flag(
-        "Keep so many of the file's first vectors too, of its most frequent words, for text that comes later.",
-        default=0,
-    )
     learn_words: bool = flag(
         "Learn a vector for each word that stands at least twice in the training data; the others share one.",
         default=False,
     )
     layer_cache_dir: str | None = flag(
         "Directory in which the layers of a frozen biLM are kept for later runs, computed once for each text; without "
-        "it they are kept beside the output until the run ends.",
+        "it they are kept beside the output until the run ends. They take no more than half of what is free on the "
+        "disk, or the biLM is run in each epoch.",
         default=None,
-    )
-    layer_cache_gigabytes: float = flag(
-        "What these layers may take together; where this or the disk is too small the biLM is run in each epoch. 0 "
-        "keeps none.",
-        default=20.0,
     )
 
 

@@ -5,32 +5,31 @@ A batch is one document, in training a window of it.
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, chain, pairwise
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
-from transformers import DataCollatorWithPadding, PreTrainedTokenizer
 
 from ..given import check_least, flag
 from ..hub.cards import TaskCard
 from ..inference.pages import Mark, Passage
 from ..model.configuration_elmo import CoreferenceHead
 from ..model.modeling_elmo_coref import ElmoForCoreferenceResolution, read_clusters
+from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..pipelines import COREFERENCE
 from .arguments import TaskArguments
 from .data import read_splits
-from .inputs import describe_inputs
-from .layer_cache import LayerCache, collate_with_layers
 from .metrics import score_clusters, score_matches
 from .prediction import Item, Predictor
 from .readers.documents import Document, Documents, Mention, document_lines, read_documents
+from .rows import encode_rows, pad_rows
 from .task import Task
 
 _MEASURES = ("muc", "b_cubed", "ceafe")
@@ -72,16 +71,16 @@ class CoreferencePredictor(Predictor):
         if not found["clusters"]:
             yield "no clusters"
 
-    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> None:
+    def lines(self, predictions: Iterable[tuple[Any, Any]]) -> Iterator[str]:
         ((_, found),) = predictions
         clusters = found["clusters"]
         if self.arguments.output_suffix == ".conll":
             name = Path(str(self.arguments.output_file)).stem
-            documents = Documents(name, [Document(name, 0, found["sentences"])])
-            write_documents(file, documents, [[[mention["words"] for mention in each] for each in clusters]])
+            mentions = [[Mention(*mention["words"]) for mention in cluster] for cluster in clusters]
+            yield from document_lines(Document(name, 0, found["sentences"]), mentions)
         else:
             placed = [[{name: one[name] for name in ("start", "end", "text")} for one in each] for each in clusters]
-            file.write(json.dumps({"text": found["text"], "clusters": placed}, ensure_ascii=False, indent=1) + "\n")
+            yield json.dumps({"text": found["text"], "clusters": placed}, ensure_ascii=False, indent=1)
 
     def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
         for _, found in predictions:
@@ -131,9 +130,9 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
         settings: dict[str, Any] = {}
         if head is None:
             # The training documents say whether there are singletons and speakers.
-            documents = self.splits.get("train", Documents("", []))
-            settings["use_speakers"] = any(document.speakers for document in documents.documents)
-            settings["keep_singletons"] = has_singletons(documents)
+            documents = self.splits["train"].documents if "train" in self.splits else []
+            settings["use_speakers"] = any(document.speakers for document in documents)
+            settings["keep_singletons"] = any(len(each) == 1 for document in documents for each in document.clusters)
         settings |= self.settings
         old = CoreferenceHead() if head is None else head
         if settings.get("keep_singletons", old.keep_singletons) and not old.mention_loss:
@@ -145,15 +144,7 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
             self.splits = {split: drop_singletons(documents) for split, documents in self.splits.items()}
 
     def words_of(self, examples: Documents) -> Iterator[str]:
-        return (word for document in examples.documents for word in document.words)
-
-    def describe_head(self, model: ElmoForCoreferenceResolution) -> str:
-        head = self.head
-        return (
-            f"biLSTM of {head.lstm_size}, spans of up to {head.max_span_width} words, {head.spans_per_word:g} for each "
-            f"word, up to {head.max_antecedents} antecedents, singletons "
-            f"{'kept' if head.keep_singletons else 'dropped'}; reads {describe_inputs(head.to_dict())}."
-        )
+        return chain.from_iterable(document.words for document in examples.documents)
 
     def count(self, split: str) -> dict[str, Any]:
         documents = self.splits[split]
@@ -173,16 +164,16 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
                     f"wider than {self.head.max_span_width} words (max_span_width), or stand in several sentences"
                 )
 
-    def encode(self, split: str) -> EncodedDocuments:
-        documents = encode_documents(self.splits[split], self.tokenizer, self.head.use_speakers)
-        return EncodedDocuments(documents, self.model_args.max_train_sentences or None if split == "train" else None)
+    def encode(self, split: str) -> DocumentRows:
+        size = self.model_args.max_train_sentences if split == "train" else 0
+        return encode_documents(self.splits[split], self.tokenizer, self.head.use_speakers, size)
 
-    def keep_layers(self, cache: LayerCache, dataset: EncodedDocuments) -> EncodedDocuments:
-        sentences = cache.with_layers(self.model, dataset.sentences)
-        return EncodedDocuments(dataset.documents, dataset.max_sentences, sentences)
+    def sentences(self, dataset: DocumentRows) -> list[dict[str, Any]]:
+        return dataset.sentences
 
-    def make_collator(self) -> Any:
-        return make_document_collator(self.tokenizer)
+    def collate(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        (document,) = rows
+        return {**pad_rows(document["sentences"]), "labels": torch.from_numpy(document["labels"]).unsqueeze(0)}
 
     def keep(self, logits: Any, labels: Tensor) -> Tensor:
         # The first of the model's outputs behind the loss.
@@ -191,60 +182,35 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
     def score(self, output: Any) -> dict[str, float]:
         return flat_scores(clusters_of(output.predictions), clusters_of(output.label_ids))
 
-    def report(self, split: str, output: Any, directory: Path | None) -> dict[str, Any]:
-        if directory is not None:
-            with open(directory / f"{split}_predictions.conll", "w", encoding="utf-8", newline="\n") as file:
-                write_documents(file, self.splits[split], clusters_of(output.predictions))
-        return {}
+    def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
+        predicted = (
+            document_lines(document, [[Mention(*mention) for mention in cluster] for cluster in clusters])
+            for document, clusters in zip(self.splits[split], clusters_of(output.predictions), strict=True)
+        )
+        return {}, {".conll": chain.from_iterable(predicted)}
 
     def describe(self) -> dict[str, Any]:
         return {"singletons": "keep" if self.model.keep_singletons else "drop"}
 
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
-        head = self.head.to_dict()
-        kept = (
-            "a cluster of its own where its score as a mention is above zero" if head["keep_singletons"] else "left out"
-        )
-        reads = "the document" if head["read_across_sentences"] else "each sentence"
-        singletons = "Clusters of one mention count."
-        if results["singletons"] != "keep":
-            singletons = "Clusters of one mention are left out of data and predictions."
-        notes = {"all": ["`mean F1` is the mean of the F1 of MUC, B-cubed and CEAFe.", singletons]}
-        for split, text in results["data"].items():
-            if text["out_of_reach"]:
-                notes[split] = [
-                    f"{text['out_of_reach']:,} of {text['mentions']:,} mentions cannot be found: they are wider than "
-                    f"{head['max_span_width']} words, or stand in several sentences."
-                ]
-        return TaskCard(
+        count = "count" if results["singletons"] == "keep" else "are left out of data and predictions"
+        return self.make_card(
             what="A coreference model",
-            task_name="Coreference resolution",
             tags=["coreference"],
             pipeline_tag=None,
-            usage="""\
-```python
-import hf_elmo
-from transformers import pipeline
-
+            code="""\
 resolver = pipeline("coreference-resolution", model="{name}")
 for cluster in resolver("Alice met her brother .")["clusters"]:
-    print([(mention["text"], mention["start"], mention["end"]) for mention in cluster])
-```""",
+    print([(mention["text"], mention["start"], mention["end"]) for mention in cluster])""",
             intended_use=["To find which words of a document name the same, in text like that it was trained on."],
-            limits=[
-                "It knows the language, the domain and the biases of its training documents and no others; pronouns "
-                "are given to whom these documents give them."
-            ],
-            scores=list(self.scores),
+            limits=["Pronouns are given to whom the training documents give them."],
             counts=["documents", "words", "mentions", "clusters"],
-            settings={
-                "reads of each word": describe_inputs(head),
-                "biLSTM": f"{head['lstm_size']}, over {reads}",
-                "spans": f"up to {head['max_span_width']} words, {head['spans_per_word']:g} for each word kept, up to "
-                f"{head['max_antecedents']} antecedents",
-                "a mention that nothing is linked to": kept,
+            notes={
+                "all": [
+                    "`mean F1` is the mean of the F1 of MUC, B-cubed and CEAFe.",
+                    f"Clusters of one mention {count}.",
+                ]
             },
-            notes=notes,
         )
 
 
@@ -257,123 +223,65 @@ def flat_scores(predicted: Sequence[Clusters], gold: Sequence[Clusters]) -> dict
     """The scores of `score_clusters`, `muc_f1` and its like, and those of the mentions alone."""
     scores = score_clusters(predicted, gold)
     flat = {f"{name}_{score}": scores[name][score] for name in _MEASURES for score in _SCORES}
-    found, wanted = ({(place, *mention) for place, mention in _mentions_of(side)} for side in (predicted, gold))
-    right = len(found & wanted)
-    mentions = score_matches(right, len(found), len(wanted))
+    found, wanted = (
+        {(place, *mention) for place, clusters in enumerate(side) for mention in chain(*clusters)}
+        for side in (predicted, gold)
+    )
+    mentions = score_matches(len(found & wanted), len(found), len(wanted))
     return {**flat, **{f"mention_{score}": mentions[score] for score in _SCORES}, "mean_f1": scores["mean_f1"]}
 
 
-def _mentions_of(documents: Sequence[Clusters]) -> Iterator[tuple[int, tuple[int, int]]]:
-    for place, clusters in enumerate(documents):
-        for cluster in clusters:
-            for mention in cluster:
-                yield place, mention
-
-
-def write_documents(file: IO[str], documents: Documents, predicted: Iterable[Clusters]) -> None:
-    """Write documents with predicted clusters in the columns of CoNLL-2012."""
-    for document, clusters in zip(documents.documents, predicted, strict=True):
-        mentions = [[Mention(*mention) for mention in cluster] for cluster in clusters]
-        file.writelines(f"{line}\n" for line in document_lines(document, mentions))
-
-
 @dataclass
-class EncodedDocument:
-    """A document as the model wants it.
-
-    Args:
-        sentences: Of each sentence `input_ids` (T, C), `attention_mask` (T) and, where speakers are read,
-            `speaker_ids` (T); T counts the special tokens.
-        starts: How many words stand before each sentence, and in the whole document.
-        mentions: Rows of first word, the word behind the last one, and cluster, (M, 3).
-    """
-
-    sentences: list[dict[str, np.ndarray]]
-    starts: list[int]
-    mentions: np.ndarray
-
-
-class EncodedDocuments(Dataset):
+class DocumentRows(Dataset):
     """Documents for a Trainer, one an item.
 
     Args:
-        documents: All of them.
+        sentences: The rows of the sentences of all documents.
+        starts: Of each document how many words stand before each of its sentences, and in all.
+        mentions: Of each document rows of first word, the word behind the last one, and cluster, (M, 3).
         max_sentences: Of longer documents an item is a window of so many sentences, drawn anew by torch's random
-            numbers each time; None gives whole documents.
-        sentences: Those of all documents in order, with their layers where these are kept.
+            numbers each time; 0 gives whole documents.
     """
 
-    def __init__(self, documents: Sequence[EncodedDocument], max_sentences: int | None = None, sentences: Any = None):
-        self.documents, self.max_sentences = documents, max_sentences
-        own = [sentence for document in documents for sentence in document.sentences]
-        self.sentences = own if sentences is None else sentences
-        self._firsts = list(itertools.accumulate((len(document.sentences) for document in documents), initial=0))
+    sentences: list[dict[str, Any]]
+    starts: list[list[int]]
+    mentions: list[np.ndarray]
+    max_sentences: int = 0
+
+    def __post_init__(self) -> None:
+        self._firsts = [0, *accumulate(len(starts) - 1 for starts in self.starts)]
 
     def __len__(self) -> int:
-        return len(self.documents)
+        return len(self.starts)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        document = self.documents[index]
-        count, first = len(document.sentences), 0
-        if self.max_sentences is not None and count > self.max_sentences:
+        starts, mentions = self.starts[index], self.mentions[index]
+        first, count = 0, len(starts) - 1
+        if 0 < self.max_sentences < count:
             first = int(torch.randint(count - self.max_sentences + 1, ()))
             count = self.max_sentences
-        place = self._firsts[index] + first
-        sentences = [self.sentences[each] for each in range(place, place + count)]
-        start, stop = document.starts[first], document.starts[first + count]
-        mentions = document.mentions
-        mentions = mentions[(mentions[:, 0] >= start) & (mentions[:, 1] <= stop)]
-        return {"sentences": sentences, "labels": mentions - np.array([start, start, 0])}
+        place, start, stop = self._firsts[index] + first, starts[first], starts[first + count]
+        mentions = mentions[(mentions[:, 0] >= start) & (mentions[:, 1] <= stop)] - np.array([start, start, 0])
+        return {"sentences": self.sentences[place : place + count], "labels": mentions}
 
 
-def encode_documents(documents: Documents, tokenizer: PreTrainedTokenizer, use_speakers: bool) -> list[EncodedDocument]:
-    """Turn documents into rows.
-
-    Args:
-        documents: As they were read.
-        tokenizer: Makes the rows of their words.
-        use_speakers: Whether the model reads who says what.
-    """
-    return [encode_document(document, tokenizer, use_speakers) for document in documents.documents]
-
-
-def encode_document(document: Document, tokenizer: PreTrainedTokenizer, use_speakers: bool) -> EncodedDocument:
-    """Turn a document into rows; see `encode_documents`."""
-    encoded = tokenizer(document.sentences, is_split_into_words=True)
-    sentences = [
-        {"input_ids": np.asarray(rows, dtype=np.int64), "attention_mask": np.ones(len(rows), dtype=np.int64)}
-        for rows in encoded["input_ids"]
-    ]
-    starts = list(itertools.accumulate(map(len, document.sentences), initial=0))
-    if use_speakers:
-        names = document.speakers or [""] * starts[-1]
-        numbers = {name: number for number, name in enumerate(sorted({*names} - {""}), start=1)}
-        ids = [numbers.get(name, 0) for name in names]
-        for sentence, (start, stop) in zip(sentences, itertools.pairwise(starts), strict=True):
-            sentence["speaker_ids"] = np.array([0, *ids[start:stop], 0])
-    mentions = [[*mention, number] for number, cluster in enumerate(document.clusters) for mention in cluster]
-    return EncodedDocument(sentences, starts, np.array(mentions, dtype=np.int64).reshape(-1, 3))
-
-
-def make_document_collator(tokenizer: PreTrainedTokenizer) -> Callable[[list[Mapping[str, Any]]], dict[str, Tensor]]:
-    """What makes a batch of one document: its sentences, padded, and its mentions as `labels`, (1, M, 3)."""
-    pad = collate_with_layers(DataCollatorWithPadding(tokenizer))
-
-    def collate(items: list[Mapping[str, Any]]) -> dict[str, Tensor]:
-        if len(items) != 1:
-            raise ValueError(f"a batch of {len(items)} documents; a batch is one document.")
-        (item,) = items
-        speakers = [sentence["speaker_ids"] for sentence in item["sentences"] if "speaker_ids" in sentence]
-        rows = [{key: value for key, value in row.items() if key != "speaker_ids"} for row in item["sentences"]]
-        batch = dict(pad(rows))
-        if speakers:
-            mask = batch["attention_mask"].bool()
-            batch["speaker_ids"] = torch.zeros(mask.shape, dtype=torch.long)
-            batch["speaker_ids"][mask] = torch.from_numpy(np.concatenate(speakers)).long()
-        batch["labels"] = torch.from_numpy(item["labels"]).unsqueeze(0)
-        return batch
-
-    return collate
+def encode_documents(
+    documents: Documents, tokenizer: ElmoCharTokenizer, use_speakers: bool, max_sentences: int = 0
+) -> DocumentRows:
+    """Documents as rows, with `speaker_ids` (T) where the model reads who says what."""
+    sentences = [sentence for document in documents.documents for sentence in document.sentences]
+    rows = iter(encoded := encode_rows(tokenizer, documents.source, sentences, is_split_into_words=True))
+    starts, mentions = [], []
+    for document in documents.documents:
+        starts.append([0, *accumulate(map(len, document.sentences))])
+        names = document.speakers or [""] * starts[-1][-1]
+        numbers = {name: number for number, name in enumerate(sorted({"", *names}))}
+        for (start, stop), row in zip(pairwise(starts[-1]), rows):  # noqa: B905
+            if use_speakers:
+                row["speaker_ids"] = [0, *(numbers[name] for name in names[start:stop]), 0]
+        of_document = [[*mention, number] for number, cluster in enumerate(document.clusters) for mention in cluster]
+        mentions.append(np.array(of_document, dtype=np.int64).reshape(-1, 3))
+    return DocumentRows(encoded, starts, mentions, max_sentences)
 
 
 def drop_singletons(documents: Documents) -> Documents:
@@ -385,17 +293,12 @@ def drop_singletons(documents: Documents) -> Documents:
     return replace(documents, documents=kept)
 
 
-def has_singletons(documents: Documents) -> bool:
-    """Whether any cluster has one mention alone."""
-    return any(len(cluster) == 1 for document in documents.documents for cluster in document.clusters)
-
-
 def count_mentions(documents: Documents, max_span_width: int) -> tuple[int, int]:
     """How many mentions there are, and how many of them are wider than a span can be, or in several sentences."""
     total = out_of_reach = 0
     for document in documents.documents:
         sentence_of = [number for number, sentence in enumerate(document.sentences) for _ in sentence]
-        for start, stop in itertools.chain(*document.clusters):
+        for start, stop in chain(*document.clusters):
             total += 1
             out_of_reach += stop - start > max_span_width or sentence_of[start] != sentence_of[stop - 1]
     return total, out_of_reach

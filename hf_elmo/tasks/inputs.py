@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, cast
 
-import numpy as np
+from torch import nn
 
 from ..hub.file_names import TOKENIZER_FILE
 from ..hub.loading import Model, find_file, load_what_is_there
 from ..hub.loading import load_tokenizer as load_checkpoint_tokenizer
 from ..model.configuration_elmo import ElmoConfig, HeadConfig
 from ..model.modeling_elmo import ElmoTaskModel, ElmoWordTable
+from ..model.modeling_elmo_tasks import ElmoDense
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.word_vectors import WordTable, build_word_table, read_word_vectors
 from .arguments import TaskArguments
@@ -56,11 +56,11 @@ def start_model(
     model_class: type[Model],
     model_args: TaskArguments,
     config: ElmoConfig,
-    redraw: Callable[[Model], set[str]] | None = None,
+    num_labels: int | None = None,
 ) -> tuple[Model, str]:
     """A model with a task's head, in float32, and in some words its size and where its weights come from.
 
-    `redraw` draws parts anew that the checkpoint has for other labels, and names them.
+    With `num_labels` what the checkpoint has for other labels is drawn anew, for so many.
 
     Raises: FileNotFoundError where there are no weights, ValueError where some of the biLM's are lacking.
     """
@@ -81,11 +81,24 @@ def start_model(
                 f"{len(lost) - 1} more of the biLM; name a complete ELMo checkpoint."
             )
         new = {key.split(".")[0] if not key.startswith("elmo.mixes") else "scalar mix" for key in missing}
-        if redraw is not None:
-            new |= redraw(model)
+        if num_labels is not None:
+            new |= _draw_classifier(model, num_labels)
         origin = f"weights from {name}" + (f", except new ones for {', '.join(sorted(new))}" if new else "")
     trained, frozen = model.num_parameters(only_trainable=True), "fixed" if config.freeze_bilm else "trained"
     return model, f"{model.num_parameters():,} parameters, {trained:,} of them trained (biLM {frozen}); {origin}"
+
+
+def _draw_classifier(model: Any, num_labels: int) -> set[str]:
+    """Draw the parts of a model anew that are for its labels, and name them."""
+    old = model.classifier
+    activation = (old.activation,) if isinstance(old, ElmoDense) else ()
+    model.classifier = type(old)(old.in_features, num_labels, *activation)
+    model._init_weights(model.classifier)
+    if getattr(model, "crf", None) is None:
+        return {"classifier"}
+    for scores in model.crf.parameters():
+        nn.init.zeros_(scores)
+    return {"classifier", "crf"}
 
 
 def set_word_inputs(
@@ -117,13 +130,8 @@ def set_word_inputs(
     if args.word_vectors is not None:
         wanted = {*counts, *(_as_looked_up(word, head, tokenizer) for word in other_words)}
         read = read_word_vectors(args.word_vectors, wanted, vector_size=vector_size)
-        words, vectors, size = read.words, read.vectors, read.vectors.shape[1]
-        if args.more_word_vectors:
-            more = read_word_vectors(args.word_vectors, max_words=args.more_word_vectors, vector_size=size)
-            is_new = [word not in wanted for word in more.words]
-            words = [*words, *itertools.compress(more.words, is_new)]
-            vectors = np.concatenate([vectors, more.vectors[is_new]])
-        table = build_word_table(tokenizer, words, vectors)
+        size = read.vectors.shape[1]
+        table = build_word_table(tokenizer, read.words, read.vectors)
     else:
         size = vector_size or LEARNED_SIZE
         words = [
@@ -185,13 +193,17 @@ def find_unseen(splits: Mapping[str, Examples], labels: Sequence[str]) -> dict[s
     return {label: places[label] for label in sorted(set(places) - set(labels))}
 
 
-def describe_inputs(head: Mapping[str, Any]) -> str:
-    """What a task reads of each word, in some words, from the settings of its head as in config.json."""
-    parts = ["ELMo"] if head["use_elmo"] else []
-    if head["word_table_size"]:
-        trained = "trained" if head["train_word_vectors"] else "fixed"
-        parts.append(f"{trained} vectors of {head['word_table_size']:,} words")
-    if head["character_filters"]:
-        parts.append(f"{sum(count for _, count in head['character_filters']):,} features of characters")
-    at_output = ", and ELMo again at the output of its lowest LSTM" if head.get("mix_at_output") else ""
-    return " + ".join(parts) + at_output
+def describe_head(head: HeadConfig) -> list[str]:
+    """What a task reads of each word, in some words, and the settings of its own that are not as published."""
+    parts = ["ELMo"] if head.use_elmo else []
+    if head.word_table_size:
+        parts.append(f"{'trained' if head.train_word_vectors else 'fixed'} vectors of {head.word_table_size:,} words")
+    if head.character_filters:
+        parts.append(f"{sum(count for _, count in head.character_filters):,} features of characters")
+    at_output = getattr(head, "mix_at_output", False)
+    reads = " + ".join(parts) + (", and ELMo again at the output of its lowest LSTM" if at_output else "")
+    shared = {field.name for field in fields(HeadConfig)}
+    own = {field.name: getattr(head, field.name) for field in fields(head) if field.name not in shared}
+    default = type(head)()
+    changed = [f"{name} {value}" for name, value in own.items() if value != getattr(default, name)]
+    return [f"reads {reads}", *([", ".join(changed)] if changed else [])]

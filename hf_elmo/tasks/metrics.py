@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from itertools import chain
 from operator import eq
 from typing import Any, NamedTuple
@@ -35,15 +35,12 @@ _PREDICATE = "V"
 _CONTINUED = "C-"
 
 
-def score_counts(right: Counter[str], predicted: Counter[str], gold: Counter[str]) -> dict[str, Any]:
-    """The scores of each type, and over all of them, of how many there are of each type.
-
-    Returns: For each type a dict of `precision`, `recall`, `f1` and `number`, its things in the references; and
-        `overall_precision`, `overall_recall` and `overall_f1`, micro averages.
-    """
-    by_type = {kind: score_matches(right[kind], predicted[kind], gold[kind]) for kind in sorted({*predicted, *gold})}
-    overall = score_matches(right.total(), predicted.total(), gold.total())
-    return {**by_type, **{f"overall_{name}": overall[name] for name in ("precision", "recall", "f1")}}
+def _score_kinds(predicted: Set[tuple], gold: Set[tuple]) -> dict[str, Any]:
+    """The scores of things whose kind stands first, by kind, and over all of them: micro averages."""
+    right, found, wanted = (Counter(kind for kind, *_ in its) for its in (predicted & gold, predicted, gold))
+    by_kind = {kind: score_matches(right[kind], found[kind], wanted[kind]) for kind in sorted({*found, *wanted})}
+    overall = score_matches(right.total(), found.total(), wanted.total())
+    return {"by_type": by_kind, **{f"overall_{name}": overall[name] for name in ("precision", "recall", "f1")}}
 
 
 def score_matches(right: int, predicted: int, gold: int) -> dict[str, float]:
@@ -82,8 +79,12 @@ def read_any_spans(tags: Sequence[str]) -> list[Span]:
     return [Span(type_, start, last + 1) for type_, start, last in found]
 
 
+def _read_words(tags: Sequence[str]) -> list[Span]:
+    return [Span(tag, place, place + 1) for place, tag in enumerate(tags) if tag != "O"]
+
+
 def score_spans(
-    predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]], tag_scheme: str = "auto"
+    predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]], tag_scheme: str
 ) -> dict[str, Any]:
     """The scores of conlleval (Tjong Kim Sang and De Meulder 2003): a span counts if its type and both ends are right.
 
@@ -94,61 +95,31 @@ def score_spans(
         predictions: Predicted tags of each sentence.
         references: Gold tags, as many.
         tag_scheme: "spans" for tags with prefixes (IOB1, IOB2, IOBES, BILOU or BMES), "words" where each tag but `O` is
-            a span of its word alone (parts of speech), "auto" to tell from the tags.
-    Returns: As `score_counts`, and `overall_accuracy` over words.
-    Raises: ValueError naming the argument, or tags that are odd or too few.
+            a span of its word alone (parts of speech).
+    Returns: `by_type`, for each type a dict of `precision`, `recall`, `f1` and `number`, its spans in the references;
+        `overall_precision`, `overall_recall` and `overall_f1`, micro averages; and `overall_accuracy` over words.
     """
-    _check_lengths(predictions, references)
     words, gold_words = (list(chain.from_iterable(sentences)) for sentences in (predictions, references))
-    if tag_scheme == "auto":
-        tag_scheme = tag_scheme_of({*words, *gold_words})
-    if tag_scheme == "words":
-        # Parts of speech have a span for each word of a corpus: they need not be looked for.
-        predicted, gold = (
-            {(tag, place, place, 0) for place, tag in enumerate(tags) if tag != "O"} for tags in (words, gold_words)
-        )
-    elif tag_scheme_of({*words, *gold_words}) == tag_scheme:
-        predicted, gold = (
-            {(*span, row) for row, tags in enumerate(sentences) for span in read_any_spans(tags)}
-            for sentences in (predictions, references)
-        )
-    else:
-        raise ValueError(
-            f"tag_scheme is {tag_scheme!r}, and the tags are {sorted({*gold_words})[:5]}; wanted 'spans' for tags with "
-            "prefixes such as B-, 'words' for others, or 'auto'."
-        )
-    counts = [Counter(kind for kind, *_ in entities) for entities in (predicted & gold, predicted, gold)]
+    read = read_any_spans if tag_scheme == "spans" else _read_words
+    predicted, gold = (
+        {(*span, row) for row, tags in enumerate(sentences) for span in read(tags)}
+        for sentences in (predictions, references)
+    )
     right = sum(map(eq, words, gold_words))
-    return {**score_counts(*counts), "overall_accuracy": _ratio(right, len(words))}
+    return {**_score_kinds(predicted, gold), "overall_accuracy": _ratio(right, len(words))}
 
 
-def _check_lengths(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> None:
-    for index, (predicted, gold) in enumerate(zip(predictions, references, strict=True)):
-        if len(predicted) != len(gold):
-            raise ValueError(
-                f"predictions[{index}] has {len(predicted)} tags but references[{index}] has {len(gold)}; wanted one "
-                "per word in both."
-            )
-
-
-def score_classes(
-    predictions: Sequence[str], references: Sequence[str], labels: Sequence[str] | None = None
-) -> dict[str, Any]:
+def score_classes(predictions: Sequence[str], references: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
     """Accuracy, and precision, recall and F1 by class, as scikit-learn has them.
 
     Args:
         predictions: Predicted classes.
         references: Gold classes, as many.
-        labels: The classes in the order of the confusion matrix; by default those that occur, sorted.
+        labels: All classes, in the order of the confusion matrix.
     Returns: `accuracy`; `macro_f1`, the mean F1 of the classes that occur in either; `by_class`, for each class a dict
-        of `precision`, `recall`, `f1` and `number`, how often it is the gold one; `labels`, and `confusion`, a row per
-        gold class and a column per predicted one.
-    Raises: ValueError naming a class that occurs and is none of the labels.
+        of `precision`, `recall`, `f1` and `number`, how often it is the gold one; and `confusion`, a row per gold class
+        and a column per predicted one.
     """
-    occurring = {*predictions, *references}
-    labels = sorted(occurring) if labels is None else list(labels)
-    if occurring - set(labels):
-        raise ValueError(f"labels is {labels[:20]}, but {min(occurring - set(labels))!r} occurs; name all classes.")
     confusion = confusion_matrix(references, predictions, labels=labels)
     columns = precision_recall_fscore_support(references, predictions, labels=labels, zero_division=0)
     names = ("precision", "recall", "f1", "number")
@@ -157,7 +128,6 @@ def score_classes(
         "accuracy": float(confusion.trace() / confusion.sum()),
         "macro_f1": float(columns[2][confusion.sum(axis=0) + confusion.sum(axis=1) > 0].mean()),
         "by_class": dict(zip(labels, rows, strict=True)),
-        "labels": labels,
         "confusion": confusion.tolist(),
     }
 
@@ -171,13 +141,7 @@ def score_answers(predictions: Mapping[str, str], references: Mapping[str, Seque
         predictions: The predicted answer by the question's id.
         references: The right answers, at least one, by the question's id.
     Returns: `exact_match` and `f1`, in [0, 1].
-    Raises: ValueError naming a prediction of a question that there is not, or references that are empty.
     """
-    unknown = predictions.keys() - references.keys()
-    if unknown:
-        raise ValueError(f"predictions has the id {min(unknown)!r}, which no reference has; give those of one file.")
-    if not references or not all(map(len, references.values())):
-        raise ValueError("references is empty, or has no answers for a question; leave questions without any out.")
     matches = f1 = 0.0
     for name, predicted in predictions.items():
         answers = references[name]
@@ -240,15 +204,13 @@ def score_roles(predictions: Sequence[Sequence[str]], references: Sequence[Seque
         predictions: For each predicate the predicted tags of its sentence's words, by IOB2 (`B-ARG0`, `I-ARG0`, `O`);
             all `O` for a predicate that was not found.
         references: For each predicate the right tags, as long.
-    Returns: As `score_counts`, by role.
-    Raises: ValueError naming a predicate with too few tags, or what is no tag.
+    Returns: As `score_spans`, by role and without the accuracy.
     """
-    _check_lengths(predictions, references)
     predicted, gold = (
-        {(argument, row) for row, tags in enumerate(side) for argument in read_arguments(tags)}
+        {(*argument, row) for row, tags in enumerate(side) for argument in read_arguments(tags)}
         for side in (predictions, references)
     )
-    return score_counts(*(Counter(each.role for each, _ in side) for side in (predicted & gold, predicted, gold)))
+    return _score_kinds(predicted, gold)
 
 
 def score_clusters(predictions: Sequence[Clusters], references: Sequence[Clusters]) -> dict[str, Any]:
@@ -259,18 +221,10 @@ def score_clusters(predictions: Sequence[Clusters], references: Sequence[Cluster
     Args:
         predictions, references: For each document its clusters of mentions, which can be anything with a hash.
     Returns: For `muc`, `b_cubed` and `ceafe` a dict of `precision`, `recall` and `f1`; and `mean_f1`.
-    Raises: ValueError naming the document where a mention stands twice or a cluster is empty, or where their numbers
-        differ.
     """
-    if len(predictions) != len(references):
-        raise ValueError(
-            f"predictions has {len(predictions)} documents, but references has {len(references)}; give one for each."
-        )
     # Of each measure the numerators and denominators of recall and of precision, which are divided at the end.
     sums = np.zeros((3, 4))
-    for number, (predicted, gold) in enumerate(zip(predictions, references, strict=True)):
-        _check_clusters(f"predictions, document {number}", predicted)
-        _check_clusters(f"references, document {number}", gold)
+    for predicted, gold in zip(predictions, references, strict=True):
         sums += _count_shared(gold, predicted)
     scores: dict[str, Any] = {}
     for name, (found, of_gold, right, of_predicted) in zip(("muc", "b_cubed", "ceafe"), sums.tolist(), strict=True):
@@ -278,14 +232,6 @@ def score_clusters(predictions: Sequence[Clusters], references: Sequence[Cluster
         f1 = _ratio(2 * precision * recall, precision + recall)
         scores[name] = {"precision": precision, "recall": recall, "f1": f1}
     return {**scores, "mean_f1": sum(row["f1"] for row in scores.values()) / 3}
-
-
-def _check_clusters(where: str, clusters: Clusters) -> None:
-    counts = Counter(chain.from_iterable(clusters))
-    if not all(map(len, clusters)):
-        raise ValueError(f"{where}: a cluster is empty; leave it out.")
-    if counts and max(counts.values()) > 1:
-        raise ValueError(f"{where}: the mention {counts.most_common(1)[0][0]!r} stands twice; join its clusters.")
 
 
 def _count_shared(gold: Clusters, predicted: Clusters) -> list[tuple[float, float, float, float]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from transformers import pipeline
 
@@ -73,8 +73,8 @@ class Predictor(ABC):
         """The lines of a prediction on the screen."""
 
     @abstractmethod
-    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> None:
-        """Write all predictions."""
+    def lines(self, predictions: Iterable[tuple[Any, Any]]) -> Iterable[str]:
+        """The lines of a file of all predictions."""
 
     @abstractmethod
     def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:

@@ -1,35 +1,28 @@
-"""The semantic role labeling task: sentences with predicates in, a trained labeler, its scores and roles out.
-
-Letters in shapes: T words, the special tokens included, C characters per word.
-"""
+"""The semantic role labeling task: sentences with predicates in, a trained labeler, its scores and roles out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import IO, Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 
 from ..hub.cards import TaskCard
 from ..inference.pages import Passage, marks_of_words
 from ..model.configuration_elmo import SemanticRoleLabelingHead
 from ..model.modeling_elmo import IGNORED_LABEL
 from ..model.modeling_elmo_srl import ElmoForSemanticRoleLabeling
-from ..model.modeling_elmo_tasks import labels_of, read_spans
-from ..model.tokenization_elmo import ElmoCharTokenizer
+from ..model.modeling_elmo_tasks import OUTSIDE, labels_of, read_spans
 from ..pipelines import SEMANTIC_ROLES
 from .data import read_splits
-from .inputs import describe_inputs
 from .metrics import score_matches, score_roles
 from .prediction import Item, Predictor
 from .readers.propositions import Predicate, Proposition, Propositions, proposition_lines, read_propositions
-from .reports import RESULT_PREFIXES, by_type
+from .rows import encode_rows, labels_of_words
 from .task import Task
 
-_SENTENCES_AT_A_TIME = 1000
 _SCHEME = "IOB2"
 
 
@@ -57,15 +50,13 @@ class RolePredictor(Predictor):
         yield " ".join(found["words"])
         yield from (f"  {frame['description']}" for frame in found["frames"])
 
-    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> None:
-        for _, found in predictions:
-            words, frames = found["words"], found["frames"]
+    def lines(self, predictions: Iterable[tuple[Any, Any]]) -> Iterator[str]:
+        for words, frames in ((found["words"], found["frames"]) for _, found in predictions):
             if words:
                 places = {frame["index"] for frame in frames}
                 before = [[word, word if index in places else "-"] for index, word in enumerate(words)]
                 sentence = Proposition(words, [], before, [[] for _ in words], 0)
-                lines = proposition_lines(sentence, [frame["tags"] for frame in frames])
-                file.writelines(f"{line}\n" for line in lines)
+                yield from proposition_lines(sentence, [frame["tags"] for frame in frames])
 
     def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
         """The sentence once more for each of its predicates."""
@@ -78,11 +69,7 @@ class RolePredictor(Predictor):
 
 
 class SemanticRoles(Task):
-    """Semantic roles; `test_predictions.conll` and its like have the columns of the data.
-
-    Attributes:
-        rows: The rows of each split.
-    """
+    """Semantic roles; `test_predictions.conll` and its like have the columns of the data."""
 
     name: ClassVar[str] = "semantic-roles"
     model_class = ElmoForSemanticRoleLabeling
@@ -94,8 +81,6 @@ example:
       --test_file test.tsv --head find_predicates=true --load_best_model_at_end --output_dir roles
 """
     scores = ("f1", "precision", "recall")
-
-    rows: dict[str, PropositionRows]
 
     def load(self) -> dict[str, Propositions]:
         splits = read_splits(self.data_args, read_propositions)
@@ -112,26 +97,31 @@ example:
         return wanted
 
     def words_of(self, examples: Propositions) -> Iterator[str]:
-        return (word for sentence in examples.sentences for word in sentence.words)
-
-    def describe_head(self, model: ElmoForSemanticRoleLabeling) -> str:
-        head = self.head
-        finds = "; finds predicates" if head.find_predicates else ""
-        reads = f"{head.num_layers} highway LSTMs of {head.hidden_size}, reads {describe_inputs(head.to_dict())}{finds}"
-        return f"{reads}; {len(self.labels)} tags."
+        return chain.from_iterable(sentence.words for sentence in examples.sentences)
 
     def count(self, split: str) -> dict[str, Any]:
         propositions = self.splits[split]
         return {"sentences": len(propositions), "predicates": propositions.num_predicates}
 
-    def encode(self, split: str) -> PropositionRows:
-        finds_predicates = self.model.finder is not None
-        rows = PropositionRows(self.splits[split], self.tokenizer, self.label_ids, finds_predicates)
-        self.rows = {**getattr(self, "rows", {}), split: rows}
-        return rows
+    def encode(self, split: str) -> list[dict[str, Any]]:
+        """A row for each predicate, with the characters of its sentence, which are held once for all of them.
 
-    def make_collator(self) -> Any:
-        return make_row_collator(self.tokenizer.padding_side)
+        Where the model finds predicates a row also has `all_predicates`, those of its sentence, and sentences without
+        any have a row too, whose labels are all -100.
+        """
+        propositions, ids, rows = self.splits[split], self.label_ids, []
+        words = [sentence.words for sentence in propositions.sentences]
+        encoded = encode_rows(self.tokenizer, propositions.source, words, is_split_into_words=True)
+        for sentence, shared in zip(propositions.sentences, encoded, strict=True):
+            none = Predicate(-1, [])
+            for predicate in sentence.predicates or [none] * (self.model.finder is not None):
+                labels = [ids[tag] for tag in predicate.tags] or [IGNORED_LABEL] * len(sentence.words)
+                row = {**shared, "labels": [IGNORED_LABEL, *labels, IGNORED_LABEL]}
+                row["predicate_mask"] = _marks(sentence, [predicate])
+                if self.model.finder is not None:
+                    row["all_predicates"] = _marks(sentence, sentence.predicates)
+                rows.append(row)
+        return rows
 
     def keep(self, logits: Any, labels: torch.Tensor) -> Any:
         if isinstance(logits, torch.Tensor):
@@ -143,112 +133,65 @@ example:
         report, _ = self._score(output)
         return {name: report[f"overall_{name}"] for name in self.scores}
 
-    def report(self, split: str, output: Any, directory: Path | None) -> dict[str, Any]:
+    def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
         report, predicted = self._score(output)
-        if directory is not None:
-            write_predictions(directory / f"{split}_predictions.conll", self.splits[split], predicted)
-        prefix = RESULT_PREFIXES[split]
-        results: dict[str, Any] = {f"{prefix}_roles": by_type(report)}
-        if isinstance(output.predictions, tuple):
-            found = self._score_predicates(split, output.predictions[1], output.label_ids)
-            results[f"{prefix}_predicates"] = found
-        return results
+        results: dict[str, Any] = {"roles": report["by_type"]}
+        if self.model.finder is not None:
+            found = self._score_predicates(split, output.predictions[1])
+            results["predicates"] = {"predicates": found}
+        return results, {".conll": predicted_lines(self.splits[split], predicted)}
 
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
-        head = self.head.to_dict()
-        found = ", or left out for the model to find them" if head["find_predicates"] else ""
-        notes = {
-            "all": [
-                "By the count of CoNLL-2005, predicates given: an argument counts where its role and all its pieces "
-                "are right; the predicate itself is left out."
-            ]
-        }
-        for split, prefix in RESULT_PREFIXES.items():
-            if f"{prefix}_predicates" in results:
-                figures = results[f"{prefix}_predicates"]
-                notes[split] = [
-                    f"Predicates that the model finds itself: F1 {100 * figures['f1']:.2f} of {figures['number']:,}."
-                ]
-        return TaskCard(
+        finds = self.model.finder is not None
+        found = ", or left out for the model to find them" if finds else ""
+        return self.make_card(
             what="A labeler of semantic roles",
-            task_name="Semantic role labeling",
             tags=["token-classification", "semantic-role-labeling"],
-            pipeline_tag="token-classification",
-            usage=f"""\
-```python
-import hf_elmo
-from transformers import pipeline
-
+            code=f"""\
 labeler = pipeline("semantic-role-labeling", model="{{name}}")
+# The indices of the predicates are given{found}.
 for frame in labeler({{"text": ["Alice", "gave", "Bob", "a", "book", "."], "predicates": [1]}})["frames"]:
-    print(frame["predicate"], frame["tags"], frame["description"])
-```
-
-The indices of the `predicates` are given{found}. Without the package, `AutoModel.from_pretrained("{{name}}", \
-trust_remote_code=True)` loads the model, which wants `predicate_mask` beside what the tokenizer gives.""",
+    print(frame["predicate"], frame["tags"], frame["description"])""",
             intended_use=["To say which words of a sentence are the arguments of a predicate, and in which role."],
-            limits=[
-                "It knows the roles, the language, the domain and the biases of its training sentences and no others."
-            ],
-            scores=list(self.scores),
-            tables={"roles": "By role"},
-            labels=sorted({label[2:] for label in self.labels if label != "O"}),
+            tables={"roles": "By role", **({"predicates": "Predicates that the model finds itself"} if finds else {})},
+            labels=sorted({label[2:] for label in self.labels if label != OUTSIDE}),
             labels_title="Roles",
             counts=["sentences", "words", "predicates"],
-            settings={
-                "reads of each word": describe_inputs(head),
-                "highway LSTMs": f"{head['num_layers']} x {head['hidden_size']}",
-                "finds predicates": "yes" if head["find_predicates"] else "no",
+            notes={
+                "all": [
+                    "By the count of CoNLL-2005, predicates given: an argument counts where its role and all its "
+                    "pieces are right; the predicate itself is left out."
+                ]
             },
-            notes=notes,
         )
 
     def _score(self, output: Any) -> tuple[dict[str, Any], list[list[str]]]:
         """The scores of the arguments, and the tags that were predicted."""
-        tags = output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions
-        predicted = self._tags_of(tags, output.label_ids)
-        return score_roles(predicted, self._tags_of(output.label_ids, output.label_ids)), predicted
+        ids = output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions
+        gold, predicted = (
+            # A sentence without predicates has no labels.
+            [tags for tags in labels_of_words(each, output.label_ids, self.all_labels) if tags]
+            for each in (output.label_ids, ids)
+        )
+        return score_roles(predicted, gold), predicted
 
-    def _tags_of(self, label_ids: np.ndarray, gold_ids: np.ndarray) -> list[list[str]]:
-        """The tags of each predicate's sentence, of ids (rows, words), where there is a gold one."""
-        names = self.all_labels
-        return [
-            [names[int(index)] for index in row[gold != IGNORED_LABEL]]
-            for row, gold in zip(label_ids, gold_ids, strict=True)
-            if (gold != IGNORED_LABEL).any()
-        ]
-
-    def _score_predicates(self, split: str, is_found: np.ndarray, gold_ids: np.ndarray) -> dict[str, float]:
+    def _score_predicates(self, split: str, is_found: np.ndarray) -> dict[str, float]:
         """Precision, recall and F1 of the predicates that were found (rows, words), each sentence counted once."""
-        right = predicted = gold = 0
-        seen: set[int] = set()
-        for (place, _), found, labels in zip(self.rows[split].places, is_found, gold_ids, strict=True):
-            if place in seen:
-                continue
-            seen.add(place)
-            # A row without predicates has no labels, and nothing that is found in it is right.
-            words = np.flatnonzero(found[labels != IGNORED_LABEL])
-            wanted = {predicate.place for predicate in self.splits[split].sentences[place].predicates}
-            right += len(wanted.intersection(words.tolist()))
-            # Behind the words predictions are padded by -100.
-            predicted += int((found == 1).sum())
-            gold += len(wanted)
+        right = predicted = gold = row = 0
+        for sentence in self.splits[split].sentences:
+            # All rows of a sentence say the same; behind the words they are padded by -100.
+            found = {*(np.flatnonzero(is_found[row] == 1) - 1).tolist()}
+            wanted = {predicate.place for predicate in sentence.predicates}
+            row += len(sentence.predicates) or 1
+            right, predicted, gold = right + len(wanted & found), predicted + len(found), gold + len(wanted)
         return score_matches(right, predicted, gold)
 
 
-def write_predictions(path: Path, propositions: Propositions, predicted: Sequence[Sequence[str]]) -> None:
-    """Write sentences in the columns of their file, with the predicted arguments in place of the gold ones.
-
-    Args:
-        path: The file.
-        propositions: The sentences.
-        predicted: The tags of each predicate of each sentence, one after another.
-    """
-    tags: Iterator[Sequence[str]] = iter(predicted)
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for sentence in propositions.sentences:
-            own = [_with_predicate(next(tags), predicate) for predicate in sentence.predicates]
-            file.writelines(f"{line}\n" for line in proposition_lines(sentence, own))
+def predicted_lines(propositions: Propositions, predicted: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Sentences in the columns of their file, with the predicted tags of each predicate in place of the gold ones."""
+    tags = iter(predicted)
+    for sentence in propositions.sentences:
+        yield from proposition_lines(sentence, [_with_predicate(next(tags), each) for each in sentence.predicates])
 
 
 def _with_predicate(tags: Sequence[str], predicate: Predicate) -> list[str]:
@@ -261,82 +204,7 @@ def _with_predicate(tags: Sequence[str], predicate: Predicate) -> list[str]:
     return kept
 
 
-class PropositionRows(Dataset):
-    """A row for each predicate; the characters of a sentence are held once for all of its predicates.
-
-    A row has `input_ids` (T, C), `attention_mask` (T,), `predicate_mask` (T,) and `labels` (T,), which are -100 at the
-    special tokens.
-
-    Args:
-        propositions: The sentences.
-        tokenizer: Makes the characters' ids.
-        label2id: The ids of all tags.
-        with_all_predicates: Whether a row also has `all_predicates` (T,), those of its sentence, and sentences
-            without any have a row too, whose labels are all -100.
-
-    Attributes:
-        places: Of each row its sentence and its predicate there; None for a row without.
-    """
-
-    def __init__(
-        self,
-        propositions: Propositions,
-        tokenizer: ElmoCharTokenizer,
-        label2id: Mapping[str, int],
-        with_all_predicates: bool,
-    ):
-        self._sentences = propositions.sentences
-        self._label2id = label2id
-        self._with_all_predicates = with_all_predicates
-        self._characters: list[np.ndarray] = []
-        words = [sentence.words for sentence in self._sentences]
-        for start in range(0, len(words), _SENTENCES_AT_A_TIME):
-            encoded = tokenizer(words[start : start + _SENTENCES_AT_A_TIME], is_split_into_words=True)
-            self._characters += [np.asarray(rows, dtype=np.int32) for rows in encoded["input_ids"]]
-        self.places: list[tuple[int, int | None]] = []
-        for place, sentence in enumerate(self._sentences):
-            numbers: Sequence[int | None] = range(len(sentence.predicates))
-            if with_all_predicates and not sentence.predicates:
-                numbers = [None]
-            self.places += [(place, number) for number in numbers]
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-        place, number = self.places[index]
-        sentence, characters = self._sentences[place], self._characters[place]
-        length = len(characters)
-        row = {
-            "input_ids": characters,
-            "attention_mask": np.ones(length, dtype=np.int64),
-            "predicate_mask": np.zeros(length, dtype=np.int64),
-            "labels": np.full(length, IGNORED_LABEL, dtype=np.int64),
-        }
-        if number is not None:
-            predicate = sentence.predicates[number]
-            row["predicate_mask"][1 + predicate.place] = 1
-            row["labels"][1:-1] = [self._label2id[tag] for tag in predicate.tags]
-        if self._with_all_predicates:
-            row["all_predicates"] = np.zeros(length, dtype=np.int64)
-            row["all_predicates"][[1 + predicate.place for predicate in sentence.predicates]] = 1
-        return row
-
-
-def make_row_collator(padding_side: str) -> Callable[[list[dict[str, Any]]], dict[str, torch.Tensor]]:
-    """What makes a batch of rows, padded on this side by zeros, labels by -100."""
-
-    def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        longest = max(len(row["input_ids"]) for row in rows)
-        batch = {}
-        for name, first in rows[0].items():
-            filler = IGNORED_LABEL if name == "labels" else 0
-            padded = torch.full((len(rows), longest, *first.shape[1:]), filler, dtype=torch.long)
-            for target, row in zip(padded, rows, strict=True):
-                length = len(row[name])
-                start = longest - length if padding_side == "left" else 0
-                target[start : start + length] = torch.from_numpy(row[name])
-            batch[name] = padded
-        return batch
-
-    return collate
+def _marks(sentence: Proposition, predicates: Iterable[Predicate]) -> list[int]:
+    """1 for each word that is one of these predicates, of a sentence with its special tokens."""
+    places = {predicate.place for predicate in predicates}
+    return [0, *(int(place in places) for place in range(len(sentence.words))), 0]

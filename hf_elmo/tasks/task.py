@@ -10,14 +10,11 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from huggingface_hub.errors import StrictDataclassError
-from torch import nn
 from transformers import set_seed
 
-from ..given import check_least
 from ..hub.cards import TaskCard
 from ..hub.loading import load_config
 from ..hub.writing import check_keeps_inputs
@@ -30,6 +27,7 @@ from .data import choose_splits, name_source, share_of, take_fractions
 from .inputs import (
     LEARNED_SIZE,
     choose_labels,
+    describe_head,
     fill_word_table,
     find_unseen,
     load_tokenizer,
@@ -37,13 +35,12 @@ from .inputs import (
     set_word_inputs,
     start_model,
 )
-from .layer_cache import LayerCache
+from .rows import pad_rows
 
 if TYPE_CHECKING:
     from .prediction import Predictor
 
-# What cards say of models that learned from sentences, or texts.
-LIMIT = "It knows the labels, the language, the domain and the biases of its training {} and no others."
+_LIMIT = "It knows the labels, the language, the domain and the biases of its training data and no others."
 # Of labels that the model does not know.
 _MOST_SHOWN = 10
 # New task layers learn fast; a pre-trained biLM that is trained along with them must not be torn up.
@@ -117,16 +114,15 @@ class Task(ABC):
         """The examples of a split as rows for the model; scores know a `row` of theirs, which the model never sees."""
 
     @abstractmethod
-    def make_collator(self) -> Callable[[list[dict[str, Any]]], dict[str, Any]]:
-        """What makes a batch of rows."""
-
-    @abstractmethod
     def score(self, output: Any) -> dict[str, float]:
         """The scores of predictions beside `label_ids`, as the Trainer wants them."""
 
     @abstractmethod
-    def report(self, split: str, output: Any, directory: Path | None) -> dict[str, Any]:
-        """More results on a split, the card's tables; writes its predictions where there is a directory."""
+    def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
+        """More results on a split, the card's tables; and the lines of each file of its predictions, by its suffix.
+
+        "entities" is called `predict_entities` of the test data in results.json, and `eval_entities` of the others.
+        """
 
     @abstractmethod
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
@@ -151,31 +147,25 @@ class Task(ABC):
         """The labels of the model; `known` are those of the checkpoint's classifier, None where it has none."""
         return choose_labels(self.splits, known)
 
-    def draw_classifier(self, model: Any) -> set[str]:
-        """Draw the parts of a checkpoint's model anew that are for other labels, and name them."""
-        model.classifier = nn.Linear(model.classifier.in_features, len(self.labels))
-        model._init_weights(model.classifier)
-        return {"classifier"}
-
-    def describe_head(self, model: Any) -> str:
-        """The head in some words, as the end of the line about the model."""
-        return f"{len(self.labels)} labels."
-
     def count(self, split: str) -> dict[str, Any]:
         """What results.json counts of a split, beside its words."""
         return {"examples": len(self.splits[split])}
 
     def notes(self) -> Iterator[str | None]:
         """What a user should know of the data."""
-        return iter(())
+        return (examples.note for examples in self.splits.values())
+
+    def collate(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+        """A batch of rows."""
+        return pad_rows(rows)
 
     def keep(self, logits: Any, labels: Any) -> Any:
         """What is kept as predictions of a batch's scores, those of the best label unless a task wants more."""
         return logits.argmax(dim=-1)
 
-    def keep_layers(self, cache: LayerCache, dataset: Any) -> Any:
-        """The examples with the layers that a cache has of them, without them where it keeps none."""
-        return cache.with_layers(self.model, dataset)
+    def sentences(self, dataset: Any) -> Any:
+        """What the biLM reads of encoded examples, rows with `input_ids` (T, C), whose layers can be kept."""
+        return dataset
 
     def describe(self) -> dict[str, Any]:
         """What results.json says of the task itself."""
@@ -207,7 +197,6 @@ class Task(ABC):
         )
         if training_args.push_to_hub:
             raise ValueError("push_to_hub is on; upload what output_dir holds when all is done, with hf-elmo push.")
-        check_least(model_args, ["layer_cache_gigabytes"], 0)
         self.settings = read_settings(model_args.head, self.head_class)
         self.check_arguments()
         self.splits = choose_splits(take_fractions(self.load(), data_args), training_args)
@@ -216,11 +205,6 @@ class Task(ABC):
             raise ValueError(
                 f"There is nothing to train on, and the checkpoint has no head of the task {self.name} to evaluate; "
                 "name one that has with --model_name_or_path, or give training data."
-            )
-        if model_args.layer_cache_dir is not None and not self.config.freeze_bilm:
-            raise ValueError(
-                f"layer_cache_dir is {model_args.layer_cache_dir!r}, but the biLM is trained (no_freeze_bilm), so that "
-                "its layers change; leave one of them out."
             )
         self.tokenizer = load_tokenizer(model_args.model_name_or_path, self.config)
         if getattr(model_args, "pre_tokenizer", None) is not None:
@@ -247,22 +231,21 @@ class Task(ABC):
             }
             for split in self.splits
         }
+        notes = list(filter(None, self.notes()))
+        if unseen:
+            shown = ", ".join(f"{label!r} ({place})" for label, place in itertools.islice(unseen.items(), _MOST_SHOWN))
+            notes.append(f"{len(unseen)} labels that the model does not know are scored as missed: {shown}")
         if training_args.process_index == 0:
-            for line in filter(None, self.notes()):
+            for line in notes:
                 print(f"note: {line}", file=sys.stderr)
-            if unseen:
-                shown = ", ".join(f"{label!r} ({place})" for label, place in list(unseen.items())[:_MOST_SHOWN])
-                more = f" and {len(unseen) - _MOST_SHOWN} more" if len(unseen) > _MOST_SHOWN else ""
-                print(
-                    f"warning: labels that the model does not know are scored as missed: {shown}{more}", file=sys.stderr
-                )
-        redraw = None if self.labels == known or not self.has_labels else self.draw_classifier
+        redrawn = len(self.labels) if self.has_labels and self.labels != known else None
 
         def build_model() -> tuple[Any, str]:
-            model, origin = start_model(self.model_class, model_args, self.config, redraw)
+            model, origin = start_model(self.model_class, model_args, self.config, redrawn)
             if table is not None:
                 fill_word_table(model, table)
-            return model, f"{origin}; {self.describe_head(model)}"
+            labels = [f"{len(self.labels)} labels"] if self.labels else []
+            return model, "; ".join([origin, *describe_head(self.head), *labels]) + "."
 
         self.build_model = build_model
         set_seed(training_args.seed)
@@ -278,11 +261,8 @@ class Task(ABC):
         config = self.config = load_config(args.model_name_or_path)
         has_head = not args.from_scratch and self.model_class.__name__ in (config.architectures or [])
         head: Any = config.head if getattr(config.head, "type", None) == self.head_class.type else None
-        if (args.more_word_vectors and args.word_vectors is None) or (args.word_vectors and args.learn_words):
-            raise ValueError(
-                f"word_vectors is {args.word_vectors!r}, learn_words {args.learn_words} and more_word_vectors "
-                f"{args.more_word_vectors}; the vectors are a file's or learned, and more of them are a file's."
-            )
+        if args.word_vectors and args.learn_words:
+            raise ValueError(f"word_vectors is {args.word_vectors!r} and learn_words is on; leave one of them out.")
         # The word softmax is left behind.
         config.word_vocab_size = None
         given = {
@@ -310,14 +290,16 @@ class Task(ABC):
         """The settings of the head."""
         return self.config.require_head(self.head_class)
 
+    def make_card(self, code: str, tags: list[str], limits: Iterable[str] = (), **own: Any) -> TaskCard:
+        """A card with what those of all tasks say, and a task's `own`; `code` uses `pipeline` and `{name}`."""
+        return TaskCard(
+            **{"tags": tags, "pipeline_tag": tags[0], "labels": self.labels, "scores": list(self.scores), **own},
+            usage=f"```python\nimport hf_elmo\nfrom transformers import pipeline\n\n{code}\n```",
+            limits=[*limits, _LIMIT],
+        )
+
     def run(self) -> dict[str, Any]:
         """Train, evaluate and predict, as far as there are splits for it, and write the output directory.
-
-        Results appear when everything has gone well: `results.json` with all scores and how they came about, the
-        predictions for the validation and the test split, and after training the model with its tokenizer and its card.
-        Of several seeds these are those of the one that is best on the validation data (the first one, where there is
-        none), and `results.json` has the scores of all of them. Checkpoints stand in the directory while the run lasts,
-        and stay where it fails.
 
         Returns: What `results.json` holds; scores lie in [0, 1].
         Raises: FileExistsError where another run writes there, or seeds of other settings are to be resumed.

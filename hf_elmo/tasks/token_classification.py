@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import IO, Any, ClassVar, Literal
-
-import numpy as np
-from datasets import Dataset
-from torch import nn
-from transformers import DataCollatorForTokenClassification, PreTrainedTokenizer
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, ClassVar, Literal
 
 from ..given import flag
 from ..hub.cards import TaskCard
@@ -22,17 +17,14 @@ from ..model.modeling_elmo_tasks import OUTSIDE, ElmoForTokenClassification, lab
 from ..pipelines import put_in_brackets
 from .arguments import DatasetArguments, TaskArguments
 from .data import read_splits
-from .inputs import describe_inputs
 from .metrics import read_any_spans, score_spans, tag_scheme_of
 from .prediction import Item, Predictor
 from .readers.columns import TaggedSentences, read_tagged_file, tagged_from_dataset
-from .reports import RESULT_PREFIXES, by_type
-from .task import LIMIT, Task
-
-CorpusScheme = Literal["IOB1", "IOB2", "BIOES", "BILOU", "BMES"]
+from .rows import encode_rows, labels_of_words
+from .task import Task
 
 # These say the same as BIOES in other letters.
-_IN_OTHER_LETTERS = {"BILOU": {"L": "E", "U": "S"}, "BMES": {"M": "I"}}
+_IN_OTHER_LETTERS = {"BILOU": str.maketrans("ES", "LU"), "BMES": str.maketrans("I", "M")}
 
 
 @dataclass
@@ -93,7 +85,7 @@ class TokenPredictor(Predictor):
 
     def labels_of(self, found: Sequence[Mapping[str, Any]]) -> list[str]:
         labels, scheme = [word["entity"] for word in found], self.arguments.convert_scheme
-        return labels if scheme is None else write_spans(read_any_spans(labels), len(labels), scheme)
+        return labels if scheme is None else in_scheme(labels, scheme)
 
     def show(self, asked: Any, found: Any) -> Iterable[str]:
         labels = self.labels_of(found)
@@ -102,21 +94,16 @@ class TokenPredictor(Predictor):
         else:
             yield " ".join(map("/".join, zip(asked, labels, strict=True)))
 
-    def write(self, file: IO[str], predictions: Iterable[tuple[Any, Any]]) -> None:
-        for words, found in predictions:
-            if words:
-                file.writelines(f"{line}\n" for line in tagged_lines(words, self.labels_of(found)))
+    def lines(self, predictions: Iterable[tuple[Any, Any]]) -> Iterator[str]:
+        for words, found in filter(all, predictions):
+            yield from tagged_lines(words, self.labels_of(found))
 
     def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
         for words, found in filter(all, predictions):
             labels = self.labels_of(found)
-            if self.has_spans:
-                yield Passage(" ".join(words), marks_of_words(words, read_any_spans(labels)))
-                continue
-            marks = marks_of_words(words, [(label, index, index + 1) for index, label in enumerate(labels)])
-            scores = (f"{mark.label}, probability {each['score']:.3f}" for mark, each in zip(marks, found, strict=True))
-            marks = [mark._replace(title=score) for mark, score in zip(marks, scores, strict=True)]
-            yield Passage(" ".join(words), [mark for mark in marks if mark.label != OUTSIDE])
+            of_words = [(label, place, place + 1) for place, label in enumerate(labels) if label != OUTSIDE]
+            spans = read_any_spans(labels) if self.has_spans else of_words
+            yield Passage(" ".join(words), marks_of_words(words, spans))
 
 
 class TokenClassification(Task):
@@ -124,7 +111,7 @@ class TokenClassification(Task):
 
     Attributes:
         tag_scheme: "spans" or "words", see `metrics.score_spans`.
-        exchange: Between the scheme of the data and the one of the model; None where both are the same.
+        corpus_scheme: That of the data, where the model's labels are in another one, or where some break its rules.
     """
 
     name: ClassVar[str] = "token-classification"
@@ -141,205 +128,127 @@ example:
     scores = ("f1", "precision", "recall", "accuracy")
 
     tag_scheme: str
-    exchange: SchemeExchange | None = None
+    corpus_scheme: str | None = None
     _note: str | None = None
 
     def load(self) -> dict[str, TaggedSentences]:
         args = self.data_args
-        splits = read_splits(
+        return read_splits(
             args,
             lambda file, name: read_tagged_file(file, args.word_column, args.label_column, name=name),
             lambda dataset, source: tagged_from_dataset(dataset, source, args.word_column, args.label_column),
         )
-        self._read_notes = [sentences.note for sentences in splits.values()]
-        return splits
 
     def words_of(self, examples: TaggedSentences) -> Iterator[str]:
-        return (word for words in examples.words for word in words)
+        return chain.from_iterable(examples.words)
 
     def settle(self, has_head: bool) -> None:
-        self.tag_scheme = find_tag_scheme(self.splits, self.data_args)
-        self.exchange, self._note = settle_scheme(
-            self.head, self.splits.values(), self.tag_scheme, self.model_args.convert_scheme, has_head
-        )
-        if self.exchange is not None:
-            self.splits = {split: self.exchange.to_model(sentences) for split, sentences in self.splits.items()}
-
-    def draw_classifier(self, model: ElmoForTokenClassification) -> set[str]:
-        drawn = super().draw_classifier(model)
-        if model.crf is None:
-            return drawn
-        for scores in model.crf.parameters():
-            nn.init.zeros_(scores)
-        return {*drawn, "crf"}
-
-    def describe_head(self, model: ElmoForTokenClassification) -> str:
-        head, parts = self.head, []
-        if not head.use_elmo or model.features.size or head.mix_at_output:
-            parts.append(f"reads {describe_inputs(head.to_dict())}")
-        if model.crf is not None:
-            parts.append(f"a CRF over {head.scheme or 'labels without a scheme'}")
-        return "; ".join([*parts, super().describe_head(model)])
+        """Tell how labels mark what they mark, and bring those of spans into the model's scheme where it has one."""
+        asked, head = self.model_args.convert_scheme, self.head
+        self.tag_scheme = self.data_args.tag_scheme
+        if self.tag_scheme != "words":
+            labels = {label for each in self.splits.values() for label in (*chain(*each.labels), *each.known_labels)}
+            self.tag_scheme = tag_scheme_of(labels)
+            if self.data_args.tag_scheme == "spans" and self.tag_scheme == "words":
+                raise ValueError(
+                    f"tag_scheme is 'spans', but the labels {sorted(labels)[:5]} have no prefix such as B-; pass "
+                    "'words'."
+                )
+        if self.tag_scheme == "words":
+            if asked is not None:
+                raise ValueError(f"convert_scheme is {asked!r}, but the labels mark no spans; leave it out.")
+            head.scheme = None
+        elif asked or head.scheme or head.output_layer == "crf":
+            corpus, broken = find_scheme(self.splits.values())
+            own = corpus if corpus in ("IOB1", "IOB2") else "BIOES"
+            head.scheme = asked or (head.scheme if has_head else None) or own
+            if broken or head.scheme != corpus:
+                self.corpus_scheme = corpus
+                self.splits = {split: to_scheme(its, head.scheme) for split, its in self.splits.items()}
+            if broken:
+                count = "1 label breaks" if len(broken) == 1 else f"{len(broken):,} labels break"
+                self._note = (
+                    f"{count} the rules of {corpus} (the first: {broken[0]}); all are read as conlleval reads them"
+                )
 
     def count(self, split: str) -> dict[str, Any]:
         return {"sentences": len(self.splits[split])}
 
     def notes(self) -> Iterator[str | None]:
-        yield from [*self._read_notes, self._note]
+        return chain(super().notes(), [self._note])
 
-    def encode(self, split: str) -> Dataset:
-        return encode(self.splits[split], self.tokenizer, self.label_ids)
-
-    def make_collator(self) -> DataCollatorForTokenClassification:
-        return DataCollatorForTokenClassification(self.tokenizer, label_pad_token_id=IGNORED_LABEL)
+    def encode(self, split: str) -> list[dict[str, Any]]:
+        sentences, ids = self.splits[split], self.label_ids
+        rows = encode_rows(self.tokenizer, sentences.source, sentences.words, is_split_into_words=True)
+        for row, labels in zip(rows, sentences.labels, strict=True):
+            row["labels"] = [IGNORED_LABEL, *(ids[label] for label in labels), IGNORED_LABEL]
+        return rows
 
     def score(self, output: Any) -> dict[str, float]:
         report = self._score(output)[0]
         return {name: report[f"overall_{name}"] for name in self.scores}
 
-    def report(self, split: str, output: Any, directory: Path | None) -> dict[str, Any]:
-        report, predicted, gold = self._score(output)
-        if directory is not None:
-            write_predictions(directory / f"{split}_predictions.conll", self.splits[split].words, gold, predicted)
-        return {f"{RESULT_PREFIXES[split]}_entities": by_type(report)}
+    def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
+        report, *labels = self._score(output)
+        lines = map(tagged_lines, self.splits[split].words, *labels)
+        return {"entities": report["by_type"]}, {".conll": chain.from_iterable(lines)}
 
     def describe(self) -> dict[str, Any]:
-        converted = {} if self.exchange is None else {"converted": asdict(self.exchange)}
-        return {"tag_scheme": self.tag_scheme, **converted}
+        schemes = {"corpus": self.corpus_scheme, "model": self.head.scheme}
+        return {"tag_scheme": self.tag_scheme, **({"converted": schemes} if self.corpus_scheme else {})}
 
     def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
-        head, are_spans = self.head.to_dict(), results["tag_scheme"] == "spans"
-        settings = {"reads of each word": describe_inputs(head)}
-        if head["lstm_layers"]:
-            settings["biLSTM"] = f"{head['lstm_layers']} x {head['lstm_size']}"
-        output_layer = "CRF" if head["output_layer"] == "crf" else "softmax"
-        settings["output layer"] = f"{output_layer}, labels in {head['scheme']}" if head["scheme"] else output_layer
+        are_spans = results["tag_scheme"] == "spans"
         counted = "An entity counts where its type and both its ends are right, as conlleval counts."
-        return TaskCard(
+        return self.make_card(
             what="A token classifier",
-            task_name="Token classification",
             tags=["token-classification"],
-            pipeline_tag="token-classification",
-            usage=f"""\
-```python
-import hf_elmo
-from transformers import pipeline
-
+            code=f"""\
 tagger = pipeline("token-classification", model="{{name}}", aggregation_strategy="{"simple" if are_spans else "none"}")
 for entity in tagger("A sentence of words ."):
-    print(entity)
-```""",
+    print(entity)""",
             intended_use=["To mark the words of sentences with the labels below, in text like that it was trained on."],
-            limits=[LIMIT.format("sentences")],
-            scores=list(self.scores),
             tables={"entities": "By type"},
-            labels=self.labels,
             counts=["sentences", "words"],
-            settings=settings,
             notes={"all": [counted if are_spans else "Each word counts by itself."]},
         )
 
     def _score(self, output: Any) -> tuple[dict[str, Any], list[list[str]], list[list[str]]]:
-        """The scores of predictions, and what was predicted and what is right, as the data have it."""
-        gold = self._labels_of(output.label_ids, output.label_ids)
-        predicted = self._labels_of(output.predictions, output.label_ids)
-        return score_spans(predicted, gold, self.tag_scheme), predicted, gold
-
-    def _labels_of(self, label_ids: np.ndarray, gold_ids: np.ndarray) -> list[list[str]]:
-        """The labels of the data for the ids (sentences, words) where there is a gold label, sentence by sentence."""
-        names = self.all_labels
-        labels = [
-            [names[int(index)] for index in row[gold != IGNORED_LABEL]]
-            for row, gold in zip(label_ids, gold_ids, strict=True)
-        ]
-        return labels if self.exchange is None else [self.exchange.to_corpus(row) for row in labels]
-
-
-def find_tag_scheme(splits: dict[str, TaggedSentences], data_args: TaggedDataArguments) -> str:
-    """Whether the labels mark spans or each word on its own; raises ValueError naming odd labels."""
-    if data_args.tag_scheme == "words":
-        return "words"
-    labels = {label for sentences in splits.values() for row in sentences.labels for label in row}
-    labels |= {label for sentences in splits.values() for label in sentences.known_labels}
-    found = tag_scheme_of(labels)
-    if data_args.tag_scheme == "spans" and found != "spans":
-        raise ValueError(
-            f"tag_scheme is 'spans', but the labels {sorted(labels)[:5]} have no prefix such as B-; pass 'words'."
+        """The scores of predictions, and what is right and what was predicted, as the data have it."""
+        gold, predicted = (
+            labels_of_words(ids, output.label_ids, self.all_labels) for ids in (output.label_ids, output.predictions)
         )
-    return found
-
-
-def encode(sentences: TaggedSentences, tokenizer: PreTrainedTokenizer, label2id: dict[str, int]) -> Dataset:
-    """Turn tagged sentences into rows of `input_ids` (T, C), `attention_mask` (T) and `labels` (T).
-
-    T counts the special tokens, whose label is -100.
-    """
-
-    def encode_batch(batch: dict[str, list]) -> dict[str, list]:
-        encoded = tokenizer(batch["words"], is_split_into_words=True)
-        encoded["labels"] = [
-            [IGNORED_LABEL if word is None else label2id[tags[word]] for word in encoded.word_ids(row)]
-            for row, tags in enumerate(batch["tags"])
-        ]
-        return dict(encoded)
-
-    dataset = Dataset.from_dict({"words": sentences.words, "tags": sentences.labels})
-    return dataset.map(
-        encode_batch, batched=True, remove_columns=["words", "tags"], desc=f"Encoding {sentences.source}"
-    )
-
-
-def write_predictions(path: Path, *columns: Iterable[Sequence[str]]) -> None:
-    """Write the words of each sentence and their labels between tabs, a blank line between sentences.
-
-    Tabs and line ends inside a word, which only a dataset can bring, are written as spaces.
-
-    Args:
-        path: The file.
-        columns: Of each sentence the words, then of each word gold and predicted label, or the label alone.
-    """
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        for sentence in zip(*columns, strict=True):
-            file.write("".join(f"{line}\n" for line in tagged_lines(*sentence)))
+        if self.corpus_scheme:
+            gold, predicted = ([in_scheme(row, self.corpus_scheme) for row in rows] for rows in (gold, predicted))
+        return score_spans(predicted, gold, self.tag_scheme), gold, predicted
 
 
 def tagged_lines(words: Sequence[str], *labels: Sequence[str]) -> Iterator[str]:
-    """The lines of a sentence: see `write_predictions`."""
+    """The lines of a sentence: a word and its labels between tabs, and a blank one at the end.
+
+    Tabs and line ends inside a word, which only a dataset can bring, are written as spaces.
+    """
     for word, *cells in zip(words, *labels, strict=True):
         yield "\t".join([re.sub(r"[\t\r\n]", " ", word), *cells])
     yield ""
 
 
-@dataclass(frozen=True)
-class SchemeExchange:
-    """The labels of a corpus in the scheme of a model, and those of the model as the corpus has them.
-
-    Args:
-        corpus: That of the data.
-        model: "IOB1", "IOB2" or "BIOES".
-    """
-
-    corpus: CorpusScheme
-    model: str
-
-    def to_model(self, sentences: TaggedSentences) -> TaggedSentences:
-        """Sentences with the model's labels, of which it shall know all; read as the metric reads them."""
-        labels = [self._write(row, self.model) for row in sentences.labels]
-        found = {label for row in sentences.labels for label in row} | set(sentences.known_labels)
-        known = labels_of(sorted({label[2:] for label in found if label != OUTSIDE}), self.model)
-        return replace(sentences, labels=labels, known_labels=tuple(known))
-
-    def to_corpus(self, labels: Sequence[str]) -> list[str]:
-        """The labels of a sentence as the corpus has them; what is ill-formed is read as the metric reads it."""
-        letters = {old: new for new, old in _IN_OTHER_LETTERS.get(self.corpus, {}).items()}
-        written = self._write(labels, "BIOES" if letters else self.corpus)
-        return [letters.get(label[0], label[0]) + label[1:] for label in written]
-
-    def _write(self, labels: Sequence[str], scheme: str) -> list[str]:
-        return write_spans(read_any_spans(labels), len(labels), scheme)
+def in_scheme(labels: Sequence[str], scheme: str) -> list[str]:
+    """The labels of a sentence in another scheme; what is ill-formed is read as the metric reads it."""
+    letters = _IN_OTHER_LETTERS.get(scheme)
+    written = write_spans(read_any_spans(labels), len(labels), "BIOES" if letters else scheme)
+    return [label[0].translate(letters) + label[1:] for label in written] if letters else written
 
 
-def find_scheme(splits: Iterable[TaggedSentences]) -> tuple[CorpusScheme, list[str]]:
+def to_scheme(sentences: TaggedSentences, scheme: str) -> TaggedSentences:
+    """Sentences with labels in the scheme of a model, which shall know all of it for their types."""
+    found = {*chain(*sentences.labels), *sentences.known_labels} - {OUTSIDE}
+    known = labels_of(sorted({label[2:] for label in found}), scheme)
+    labels = [in_scheme(row, scheme) for row in sentences.labels]
+    return replace(sentences, labels=labels, known_labels=tuple(known))
+
+
+def find_scheme(splits: Iterable[TaggedSentences]) -> tuple[str, list[str]]:
     """The scheme that fits the labels of all splits best, and each place where a label breaks its rules.
 
     CoNLL-2003 and CoNLL-2002 have such labels; they mark spans nevertheless, as conlleval and the metric read them.
@@ -347,71 +256,22 @@ def find_scheme(splits: Iterable[TaggedSentences]) -> tuple[CorpusScheme, list[s
     Raises: ValueError naming a label that marks a span of no type.
     """
     splits = list(splits)
-    labels = {label for sentences in splits for row in sentences.labels for label in row if label != OUTSIDE}
-    untyped = sorted(label for label in labels if not label[2:])
-    if untyped:
+    labels = {label for sentences in splits for label in chain(*sentences.labels)} - {OUTSIDE}
+    if untyped := min((label for label in labels if not label[2:]), default=None):
         raise ValueError(
-            f"{', '.join(sentences.source for sentences in splits)}: the label {untyped[0]!r} has no type, as B-X has; "
+            f"{', '.join(sentences.source for sentences in splits)}: the label {untyped!r} has no type, as B-X has; "
             "give it one, or train without convert_scheme and with --head output_layer=softmax, which knows no schemes."
         )
     letters = {label[0] for label in labels}
-    candidates: list[CorpusScheme]
-    if letters & {"L", "U"}:
-        candidates = ["BILOU"]
-    elif "M" in letters:
-        candidates = ["BMES"]
-    else:
-        candidates = ["BIOES"] if letters & {"E", "S"} else ["IOB2", "IOB1"]
+    telling = {"BILOU": "LU", "BMES": "M", "BIOES": "ES"}
+    candidates = [scheme for scheme, its in telling.items() if letters & {*its}][:1] or ["IOB2", "IOB1"]
     broken = {scheme: [place for sentences in splits for place in _broken(sentences, scheme)] for scheme in candidates}
-    scheme = min(candidates, key=lambda candidate: len(broken[candidate]))
-    return scheme, broken[scheme]
+    return min(broken.items(), key=lambda item: len(item[1]))
 
 
-def settle_scheme(
-    head: TokenClassificationHead,
-    splits: Iterable[TaggedSentences],
-    tag_scheme: str,
-    asked: Literal["IOB1", "IOB2", "BIOES"] | None,
-    has_classifier: bool,
-) -> tuple[SchemeExchange | None, str | None]:
-    """Set the scheme of a model's labels, and say what has to be done with those of the data.
-
-    Args:
-        head: Its `scheme` is set: to what is asked for, or to the checkpoint's where there is a classifier, or to the
-            data's; to None for labels of words, and where nothing wants to know it.
-        splits: The data.
-        tag_scheme: "spans" or "words".
-        asked: The scheme that is asked for.
-        has_classifier: Whether the checkpoint has a classifier.
-    Returns: What exchanges the labels, None where model and data have the same; and a line for the user that counts
-        those that break the rules of the data's scheme, None where all keep them.
-    Raises: ValueError naming convert_scheme where labels mark no spans, or a label without a type.
-    """
-    if tag_scheme == "words":
-        if asked is not None:
-            raise ValueError(f"convert_scheme is {asked!r}, but the labels mark no spans; leave it out.")
-        head.scheme = None
-        return None, None
-    if asked is None and head.output_layer != "crf" and head.scheme is None:
-        return None, None
-    corpus, broken = find_scheme(splits)
-    wanted = (
-        asked
-        or (head.scheme if has_classifier else None)
-        or (corpus if corpus == "IOB1" or corpus == "IOB2" else "BIOES")
-    )
-    head.scheme = wanted
-    if broken:
-        count = "1 label breaks" if len(broken) == 1 else f"{len(broken):,} labels break"
-        note = f"{count} the rules of {corpus} (the first: {broken[0]}); all are read as conlleval reads them"
-        return SchemeExchange(corpus, wanted), note
-    return (None if wanted == corpus else SchemeExchange(corpus, wanted)), None
-
-
-def _broken(sentences: TaggedSentences, scheme: CorpusScheme) -> Iterator[str]:
+def _broken(sentences: TaggedSentences, scheme: str) -> Iterator[str]:
     """Where labels stand that the scheme has others for, and what they are."""
-    exchange = SchemeExchange(scheme, "BIOES")
     for row, labels in enumerate(sentences.labels):
-        for word, (label, right) in enumerate(zip(labels, exchange.to_corpus(labels), strict=True)):
+        for word, (label, right) in enumerate(zip(labels, in_scheme(labels, scheme), strict=True)):
             if label != right:
                 yield f"{sentences.place(row, word)}: the label {label!r}, which is read as {right!r}"

@@ -3,7 +3,7 @@
 output_dir/
   unfinished/              until the run has gone well
     seed-S/checkpoint-N/   what the Trainer saves of a seed
-    seed-S/...             the model and the predictions of a seed, with SEED_FILE once it is done
+    seed-S/...             the model and the predictions of a seed, and once it is done its results.json
     layers/                the layers of a frozen biLM that are kept for this run alone
     .lock                  held by the run that writes here
   ...                      what is in the folder of the best seed moves here at the end, which replaces all else
@@ -12,11 +12,13 @@ output_dir/
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 import shutil
+import statistics
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -28,6 +30,7 @@ from accelerate import PartialState
 from accelerate.utils import gather_object
 from huggingface_hub.utils import WeakFileLock
 from safetensors.torch import load_model
+from tqdm.auto import tqdm
 from transformers import (
     EarlyStoppingCallback,
     PrinterCallback,
@@ -41,24 +44,21 @@ from transformers import (
 from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import SaveStrategy
 
-from ..hub.cards import write_card
+from ..hub.cards import RESULT_PREFIXES, render_scores, write_card
 from ..hub.file_names import LAYER_SHARES_FILE, RESULTS_FILE, WEIGHTS_FILE
 from ..hub.plots import plot_layer_shares
 from ..hub.provenance import command_to_resume, describe_run, write_json
-from ..hub.scores import layer_names
 from ..hub.writing import check_output_directory, files_written_aside, leftovers_of, written_aside
 from ..model.modeling_elmo import IGNORED_LABEL
+from ..text.progress import track
 from .arguments import TaskTrainingArguments
-from .layer_cache import LayerCache, collate_with_layers
-from .reports import RESULT_PREFIXES, Lines, best_of, describe_scores, summarize
+from .layer_cache import collate_with_layers, keep_layers
 
 if TYPE_CHECKING:
     from .task import Task
 
 UNFINISHED = "unfinished"
 STATE_FILE = "trainer_state.json"
-# What is left of a seed that is done; the last of its files to be written.
-SEED_FILE = "seed.json"
 # What results.json keeps of the Trainer's arguments, beside the command.
 _SETTINGS = [
     "learning_rate",
@@ -101,7 +101,7 @@ def run(task: Task) -> dict[str, Any]:
         "model": task.description,
         "task": task.name,
         **task.describe(),
-        **({"unseen_labels": task.unseen_labels} if task.unseen_labels else {}),
+        "unseen_labels": task.unseen_labels,
         "data": task.data,
         "settings": {name: getattr(args, name) for name in _SETTINGS},
     }
@@ -120,44 +120,58 @@ def run(task: Task) -> dict[str, Any]:
                 if number:
                     set_seed(seed)
                     task.model, _ = task.build_model()
-                done = _run_seed(task, _with_layers(task, encoded, path), folder, seed)
+                done = {**facts, **_run_seed(task, encoded, _make_collator(task, encoded, path), folder, seed)}
                 if args.process_index == 0:
-                    with files_written_aside(folder / SEED_FILE) as (aside,):
-                        write_json(aside, {"facts": facts, "results": done})
+                    with files_written_aside(folder / RESULTS_FILE) as (aside,):
+                        write_json(aside, done)
             runs[seed] = done
             PartialState().wait_for_everyone()
         best = best_of(runs, cast("str", args.metric_for_best_model), cast("bool", args.greater_is_better))
         results.update(runs[best])
         if args.num_seeds > 1:
-            names = [f"{prefix}_{name}" for prefix in RESULT_PREFIXES.values() for name in (*task.scores, "loss")]
-            results.update({"kept_seed": best, **summarize(runs, [name for name in names if name in runs[best]])})
-            task.say(f"\nKept the model of seed {best}.")
-        card = task.describe_card(results)
-        task.say("\n".join(describe_scores(results, card)))
+            results.update({"kept_seed": best, **_summarize(runs, [*task.scores, "loss"])})
+        results["card"] = asdict(task.describe_card(results))
+        task.say(f"\n{render_scores(results)}")
         if args.process_index == 0:
             folder = path / f"seed-{best}"
+            write_json(folder / RESULTS_FILE, results)
             if "train" in task.splits:
-                results["card"] = asdict(card)
                 # A picture wants matplotlib.
                 with suppress(ImportError):
                     if results["layer_shares"]:
                         plot_layer_shares(results, folder / LAYER_SHARES_FILE)
-            write_json(folder / RESULTS_FILE, results)
-            if "train" in task.splits:
                 write_card(folder, args.directory.resolve().name)
             _keep(folder, args)
     task.say(f"\nWritten to {args.directory}.")
     return results
 
 
-def _with_layers(task: Task, encoded: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
-    """The rows of each split with the layers of a frozen biLM, where they are to be kept."""
-    args = task.model_args
-    if not (args.layer_cache_gigabytes and task.model.uses_elmo and task.model.config.freeze_bilm):
-        return encoded
-    directory = args.layer_cache_dir or path / "layers"
-    cache = LayerCache(directory, int(args.layer_cache_gigabytes * 2**30), partial(print, flush=True))
-    return {split: task.keep_layers(cache, rows) for split, rows in encoded.items()}
+def best_of(runs: Mapping[int, Mapping[str, Any]], score: str, greater_is_better: bool) -> int:
+    """The seed of the results with the best validation score; the first where they have none, or the same one."""
+    key, sign = f"eval_{score.removeprefix('eval_')}", 1 if greater_is_better else -1
+    return max(runs, key=lambda seed: sign * runs[seed].get(key, 0.0))
+
+
+def _summarize(runs: Mapping[int, Mapping[str, Any]], scores: Sequence[str]) -> dict[str, Any]:
+    """Of several seeds a row for each, and the mean and the deviation, of a sample, of each score on each split."""
+    names = [f"{prefix}_{score}" for prefix in RESULT_PREFIXES.values() for score in scores]
+    values = {name: [run[name] for run in runs.values() if name in run] for name in names}
+    kept = {*names, "train_loss", "kept_step", "layer_shares"}
+    return {
+        "seeds": [{"seed": seed, **{key: run[key] for key in run if key in kept}} for seed, run in runs.items()],
+        "mean": {name: statistics.fmean(numbers) for name, numbers in values.items() if numbers},
+        "deviation": {name: statistics.stdev(numbers) for name, numbers in values.items() if numbers},
+    }
+
+
+def _make_collator(task: Task, encoded: Mapping[str, Any], path: Path) -> Any:
+    """What makes a batch of rows, with the layers of a frozen biLM."""
+    layers = {}
+    if task.model.uses_elmo and task.model.config.freeze_bilm:
+        sentences = itertools.chain.from_iterable(map(task.sentences, encoded.values()))
+        directory = task.model_args.layer_cache_dir or path / "layers"
+        layers = keep_layers(task.model, sentences, directory, partial(print, flush=True))
+    return collate_with_layers(task.collate, layers)
 
 
 class _Trainer(Trainer):
@@ -178,14 +192,14 @@ class _Trainer(Trainer):
         return (found[0].nan_to_num(), *found[1:]) if isinstance(found, tuple) else found
 
 
-def _run_seed(task: Task, datasets: Mapping[str, Any], folder: Path, seed: int) -> dict[str, Any]:
+def _run_seed(task: Task, datasets: Mapping[str, Any], collator: Any, folder: Path, seed: int) -> dict[str, Any]:
     """Train, evaluate and predict once, and write the model and the predictions; the results."""
     args = copy.copy(task.training_args)
     args.output_dir, args.seed, args.restore_callback_states_from_checkpoint = str(folder), seed, True
     trainer = _Trainer(
         model=task.model,
         args=args,
-        data_collator=collate_with_layers(task.make_collator()),
+        data_collator=collator,
         train_dataset=datasets.get("train"),
         eval_dataset=datasets.get("validation"),
         processing_class=task.tokenizer,
@@ -201,17 +215,12 @@ def _run_seed(task: Task, datasets: Mapping[str, Any], folder: Path, seed: int) 
         trainer.remove_callback(callback)
     results: dict[str, Any] = {}
     if "train" in task.splits:
-        asked = args.resume_from_checkpoint
-        results = _train(trainer, newest_checkpoint(folder) if args.resumes_newest else asked and Path(asked))
+        named = Path(args.resume_from_checkpoint) if args.resume_from_checkpoint else None
+        results = _train(trainer, newest_checkpoint(folder) if args.resumes_newest else named)
         if args.load_best_model_at_end and trainer.state.best_metric is not None:
-            results["kept_step"], best = trainer.state.best_global_step, trainer.state.best_metric
-            name = cast("str", args.metric_for_best_model).removeprefix("eval_")
-            task.say(f"Kept the model of step {results['kept_step']}: validation {name} {best:.4f}.")
-        shares = task.model.layer_shares()[: task.model.num_read_mixes] if task.model.uses_elmo else []
-        results["layer_shares"] = shares
-        for where, of_mix in zip(("", " at its output"), shares, strict=False):
-            named = zip(layer_names(len(of_mix)), of_mix, strict=True)
-            task.say(f"Layers that the task reads{where}: {', '.join(f'{name} {share:.1%}' for name, share in named)}.")
+            results["kept_step"] = trainer.state.best_global_step
+        shares = task.model.layer_shares() if task.model.uses_elmo else []
+        results["layer_shares"] = shares[: task.model.num_read_mixes]
         trainer.save_model(str(folder))
         if not args.keeps_checkpoints:
             trainer.state.best_model_checkpoint = None
@@ -224,46 +233,32 @@ def _run_seed(task: Task, datasets: Mapping[str, Any], folder: Path, seed: int) 
         if split in task.splits:
             output = trainer.predict(datasets[split], metric_key_prefix=prefix)
             results |= output.metrics or {}
-            results |= task.report(split, output, folder if trainer.is_world_process_zero() else None)
-            if args.num_seeds > 1:
-                scores = (f"{name} {100 * results[f'{prefix}_{name}']:.2f}" for name in task.scores)
-                task.say(f"{split}: {', '.join(scores)}")
+            more, files = task.report(split, output)
+            results |= {f"{prefix}_{name}": value for name, value in more.items()}
+            if trainer.is_world_process_zero():
+                for suffix, lines in files.items():
+                    with open(folder / f"{split}_predictions{suffix}", "w", encoding="utf-8", newline="\n") as file:
+                        file.writelines(f"{line}\n" for line in lines)
     return results
 
 
-def _train(trainer: Trainer, checkpoint: Any) -> dict[str, Any]:
-    """Train, from a checkpoint if there is one; the metrics of the whole training."""
-    if not checkpoint:
-        return trainer.train().metrics
-    state = TrainerState.load_from_json(str(checkpoint / STATE_FILE))
-    if not _is_over(state, trainer.args):
-        metrics = trainer.train(resume_from_checkpoint=str(checkpoint)).metrics
-        return metrics | _mean_loss(trainer.state)
-    # The Trainer would take one step more.
-    if trainer.args.load_best_model_at_end and state.best_global_step:
-        checkpoint = checkpoint.parent / f"checkpoint-{state.best_global_step}"
-    load_model(cast("torch.nn.Module", trainer.model), checkpoint / WEIGHTS_FILE)
-    trainer.state = state
-    return {"epoch": state.epoch, **_mean_loss(state)}
-
-
-def _is_over(state: TrainerState, args: Any) -> bool:
-    """Whether a run that was stopped here had taken all of its steps."""
-    steps_of_an_epoch = round(state.global_step / (state.epoch or math.inf))
-    last = args.max_steps if args.max_steps > 0 else math.ceil(args.num_train_epochs * steps_of_an_epoch)
-    stopping: Any = cast("dict[str, Any]", state.stateful_callbacks).get(EarlyStoppingCallback.__name__)
-    waited = stopping["attributes"]["early_stopping_patience_counter"] if stopping else 0
-    return state.global_step >= last or waited >= (args.early_stopping_patience or math.inf)
-
-
-def _mean_loss(state: TrainerState) -> dict[str, float]:
-    """The mean loss of all steps up to the last one that was logged, if any was."""
+def _train(trainer: Trainer, checkpoint: Path | None) -> dict[str, Any]:
+    """Train, from a checkpoint if there is one; the epochs that were trained, and the mean loss of the logged steps."""
+    state: Any = TrainerState.load_from_json(str(checkpoint / STATE_FILE)) if checkpoint else None
+    if checkpoint is None or not state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"]:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    else:
+        # Behind the last step the Trainer would take one more.
+        if trainer.args.load_best_model_at_end and state.best_global_step:
+            checkpoint = checkpoint.parent / f"checkpoint-{state.best_global_step}"
+        load_model(cast("torch.nn.Module", trainer.model), checkpoint / WEIGHTS_FILE)
+        trainer.state = state
     total = counted = 0.0
-    for entry in state.log_history:
+    for entry in trainer.state.log_history:
         if "loss" in entry:
             total += entry["loss"] * (entry["step"] - counted)
             counted = entry["step"]
-    return {"train_loss": total / counted} if counted else {}
+    return {"epoch": trainer.state.epoch, **({"train_loss": total / counted} if counted else {})}
 
 
 class ExactResume(TrainerCallback, ExportableState):
@@ -305,6 +300,36 @@ class ExactResume(TrainerCallback, ExportableState):
 
 def _is_between_epochs(state: TrainerState) -> bool:
     return float(state.epoch or 0).is_integer()
+
+
+class Lines(TrainerCallback):
+    """How far the training is, and a line for each log that has a loss or a score in it, those named in percent."""
+
+    def __init__(self, scores: Sequence[str]) -> None:
+        self._scores = scores
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        # Of a run that is resumed the steps that are left.
+        count, shown = state.max_steps - state.global_step, state.is_world_process_zero and not args.disable_tqdm
+        self._steps: Any = track(range(count), "training", "steps", count, shown)
+        next(self._steps, None)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        next(self._steps, None)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._steps.close()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        if not state.is_world_process_zero:
+            return
+        start = f"epoch {logs.get('epoch', 0):g} of {args.num_train_epochs:g}" if args.max_steps <= 0 else ""
+        start = start or f"step {state.global_step} of {args.max_steps}"
+        if "loss" in logs:
+            tqdm.write(f"{start}: training loss {float(logs['loss']):.4f}, learning rate {logs['learning_rate']:.3g}")
+        if "eval_loss" in logs:
+            scores = ", ".join(f"{name} {100 * logs[f'eval_{name}']:.2f}" for name in self._scores)
+            tqdm.write(f"{start}: validation loss {logs['eval_loss']:.4f}, {scores}")
 
 
 @contextmanager
@@ -358,7 +383,7 @@ def _is_whole(checkpoint: Path) -> bool:
 
 def _can_resume(path: Path) -> bool:
     """Whether a seed is done there, or was stopped behind a checkpoint."""
-    return any((seed / SEED_FILE).exists() or newest_checkpoint(seed) for seed in path.glob("seed-*"))
+    return any((seed / RESULTS_FILE).exists() or newest_checkpoint(seed) for seed in path.glob("seed-*"))
 
 
 def _read_seed(seed: Path, facts: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -366,16 +391,15 @@ def _read_seed(seed: Path, facts: Mapping[str, Any]) -> dict[str, Any] | None:
 
     Raises: FileExistsError where it was trained with other settings than these.
     """
-    if not (seed / SEED_FILE).is_file():
+    if not (seed / RESULTS_FILE).is_file():
         return None
-    done = json.loads((seed / SEED_FILE).read_text(encoding="utf-8"))
-    differing = [name for name, now in json.loads(json.dumps(facts)).items() if done["facts"].get(name) != now]
-    if differing:
+    done = json.loads((seed / RESULTS_FILE).read_text(encoding="utf-8"))
+    if {name: done.get(name) for name in facts} != json.loads(json.dumps(facts)):
         raise FileExistsError(
-            f"output_dir {str(seed.parents[1])!r} holds {seed.name}, which was trained with other "
-            f"{' and '.join(differing)}; name another one, or pass --overwrite_output_dir to replace it."
+            f"output_dir {str(seed.parents[1])!r} holds {seed.name}, which was trained with other data or settings; "
+            "name another one, or pass --overwrite_output_dir to replace it."
         )
-    return done["results"]
+    return done
 
 
 def _keep(best: Path, args: TaskTrainingArguments) -> None:
@@ -388,5 +412,5 @@ def _keep(best: Path, args: TaskTrainingArguments) -> None:
     with written_aside(path, overwrite=True) as aside:
         for entry in list(best.iterdir()):
             is_checkpoint = entry.name.startswith("checkpoint-")
-            if entry.name != SEED_FILE and (not is_checkpoint or (args.keeps_checkpoints and _is_whole(entry))):
+            if not is_checkpoint or (args.keeps_checkpoints and _is_whole(entry)):
                 entry.rename(aside / entry.name)

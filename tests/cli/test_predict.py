@@ -144,7 +144,6 @@ def test_a_page_alone_shows_what_the_screen_would(predict, files, monkeypatch):
         assert [text.own_text for text in root.of_class("text")] == [line for line in TEXT.splitlines() if line]
         marks = root.of_class("text")[0].of_class("mark") + root.of_class("text")[1].of_class("mark")
         assert len(marks) == shown.count("[" if kind == "spans" else "/") > 0
-        assert kind == "spans" or re.fullmatch(r"(NN|VB), probability [01]\.\d{3}", marks[0].attributes["title"])
     monkeypatch.setattr("hf_elmo.cli.predict._MOST_DRAWN", 1)
     predict("words", "a b", "c", "d", "--html", files / "first.html")
     root = read_html(files / "first.html")

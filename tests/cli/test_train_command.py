@@ -30,11 +30,10 @@ def test_training(folder):
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0].startswith("Model: ")
-    assert lines[0].endswith("(biLM trained); all weights random; 3 labels.")
+    assert lines[0].endswith("(biLM trained); all weights random; reads ELMo; lstm_layers 1; 3 labels.")
     assert "epoch 1 of 1: training loss" in lines[1]
-    assert lines[2].startswith("Layers that the task reads: token encoder 3")
-    assert lines[4].startswith("test (train.tsv): f1 ")
-    assert {"ADJ", "PROPN", "VERB"} <= {line.split()[0] for line in lines if line}
+    assert lines[3] == "## Scores" and any(line.startswith("| mix 1 | 3") for line in lines)
+    assert {"test", "`ADJ`", "`PROPN`", "`VERB`"} <= {line.split(" | ")[0].removeprefix("| ") for line in lines}
     assert lines[-1] == f"Written to {folder / 'out'}."
     assert "Warning" not in result.stderr
     assert read_tagged_file(folder / "out" / "test_predictions.conll").words == [["New York", "is"], ["big"]]

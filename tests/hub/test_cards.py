@@ -152,7 +152,6 @@ def test_a_card_says_how_text_must_be_cut(tmp_path, pre_tokenizer):
 
 CARD = TaskCard(
     what="A finder of names",
-    task_name="Names",
     tags=["names", "entities"],
     pipeline_tag=None,
     usage='```python\nfind("{name}")\n```',
@@ -162,13 +161,13 @@ CARD = TaskCard(
     tables={"types": "By type", "confusion": "Confused"},
     labels=["PER", "LOC"],
     counts=["words"],
-    settings={"head": "a|b"},
     notes={"all": ["Counted so."], "test": ["Of the test."]},
 )
 TASK_RESULTS = {
     **ORIGIN,
     "card": dataclasses.asdict(CARD),
     "model": "12 parameters.",
+    "task": "names-of-people",
     "settings": {"learning_rate": 0.1},
     "data": {split: {"source": f"{split}.conll", "words": 1200} for split in ("train", "validation", "test")},
     "predict_f1": 0.54321,
@@ -189,15 +188,15 @@ def test_a_task_says_what_its_card_shows(tmp_path):
         "| `PER` | 50.00 | 33.33 | 1,234 |",
         "| in percent | as `PER` | as `LOC` | as `ORG` |",
         "| `LOC` | 2 | 3,000 | 0 |",
-        "| test data | test.conll: 1,200 words |\n| head | a\\|b |\n| settings | learning_rate 0.1 |",
+        "| test data | test.conll: 1,200 words |\n| settings | learning_rate 0.1 |",
     ):
         assert text in card, text
     assert "validation data:" not in card and "## Layers" not in card and "± " not in card and "\n\n\n" not in card
     data = ModelCard(card).data
     assert data.pipeline_tag is None and data.tags == ["elmo", "names", "entities"]
-    assert [(each.task_type, each.metric_type, each.metric_value) for each in data.eval_results] == [
-        ("names", "f1", 0.5432),
-        ("names", "macro_f1", 0.25),
+    assert [(each.task_type, each.task_name, each.metric_type, each.metric_value) for each in data.eval_results] == [
+        ("names", "Names of people", "f1", 0.5432),
+        ("names", "Names of people", "macro_f1", 0.25),
     ]
 
 

@@ -5,23 +5,21 @@ from typing import ClassVar
 
 import numpy as np
 from capitals_model import ElmoForCapitals
-from datasets import Dataset
-from transformers import DataCollatorForTokenClassification
 
 from hf_elmo import TokenClassificationHead
-from hf_elmo.hub.cards import TaskCard
 from hf_elmo.inference.pages import Passage
 from hf_elmo.model.modeling_elmo_tasks import Span
 from hf_elmo.pipelines import put_in_brackets
 from hf_elmo.tasks.data import read_splits
 from hf_elmo.tasks.prediction import Predictor
+from hf_elmo.tasks.rows import encode_rows
 from hf_elmo.tasks.task import Task
 
 
 class Sentences(list):
     """One part of a corpus of sentences, which are lists of words."""
 
-    source = "here"
+    source, note = "here", None
 
     def text(self, index):
         return " ".join(self[index])
@@ -45,9 +43,8 @@ class CapitalsPredictor(Predictor):
         capitals = (index for index, word in enumerate(found) if word["entity"] == "LABEL_1")
         yield put_in_brackets(asked, [Span("A", index, index + 1) for index in capitals])
 
-    def write(self, file, predictions):
-        for prediction in predictions:
-            file.writelines(f"{line}\n" for line in self.show(*prediction))
+    def lines(self, predictions):
+        return (line for prediction in predictions for line in self.show(*prediction))
 
     def draw(self, predictions):
         return [Passage(" ".join(words)) for words, _ in predictions]
@@ -72,32 +69,25 @@ class Capitals(Task):
         return [word for words in examples for word in words]
 
     def encode(self, split):
-        rows = [self.tokenizer(words, is_split_into_words=True) for words in self.splits[split]]
-        labels = [[-100, *(int(word[0].isupper()) for word in words), -100] for words in self.splits[split]]
-        return Dataset.from_list([{**row, "labels": row_labels} for row, row_labels in zip(rows, labels, strict=True)])
-
-    def make_collator(self):
-        return DataCollatorForTokenClassification(self.tokenizer)
+        sentences = self.splits[split]
+        rows = encode_rows(self.tokenizer, "sentences", sentences, is_split_into_words=True)
+        labels = [[-100, *(int(word[0].isupper()) for word in words), -100] for words in sentences]
+        return [{**row, "labels": row_labels} for row, row_labels in zip(rows, labels, strict=True)]
 
     def score(self, output):
         counted = output.label_ids != -100
         return {"share_right": float(np.mean(output.predictions[counted] == output.label_ids[counted]))}
 
-    def report(self, split, output, directory):
-        if directory is not None:
-            (directory / f"{split}.txt").write_text(str(output.predictions.shape[0]))
-        return {"looked_at": split}
+    def report(self, split, output):
+        return {"looked_at": split}, {".txt": [str(output.predictions.shape[0])]}
 
     def describe_card(self, results):
-        return TaskCard(
+        return self.make_card(
             what="A finder of capitals",
-            task_name="Capitals",
             tags=["capitals"],
             pipeline_tag=None,
-            usage="Load {name}.",
+            code="print({name})",
             intended_use=["To find capitals."],
-            limits=["None."],
-            scores=list(self.scores),
         )
 
     def describe(self):

@@ -1,6 +1,5 @@
 """Coreference: from documents in columns to a model that finds the clusters of other documents."""
 
-import json
 import random
 
 import numpy as np
@@ -13,14 +12,11 @@ from toy_tasks import prepare
 from hf_elmo import CoreferenceHead, ElmoCharTokenizer, ElmoForCoreferenceResolution
 from hf_elmo.tasks.coreference import (
     Coreference,
-    EncodedDocuments,
     clusters_of,
     count_mentions,
     drop_singletons,
-    encode_document,
+    encode_documents,
     flat_scores,
-    has_singletons,
-    make_document_collator,
 )
 from hf_elmo.tasks.readers.documents import Document, Documents, Mention, read_documents
 
@@ -66,10 +62,8 @@ def prepare_toy(folder, output, model=None, data=None, **training):
 @pytest.fixture(scope="module")
 def trained(folder):
     model = {"max_train_sentences": 3, "dropout": 0.0, "hidden_dropout": 0.0, "spans_per_word": 0.6}
-    task = prepare_toy(
-        folder, folder / "out", model, num_train_epochs=16, learning_rate=0.01, load_best_model_at_end=True
-    )
-    return task.run()
+    training = {"num_train_epochs": 16, "learning_rate": 0.01, "load_best_model_at_end": True}
+    return prepare_toy(folder, folder / "out", model, **training).run()
 
 
 def test_names_are_linked_after_training(folder, trained):
@@ -79,22 +73,14 @@ def test_names_are_linked_after_training(folder, trained):
         **{"source": "test.conll", "documents": 4, "words": 64, "mentions": 32, "out_of_reach": 0},
         "clusters": trained["data"]["test"]["clusters"],
     }
-    written = json.loads((folder / "out" / "results.json").read_text(encoding="utf-8"))
-    assert written["predict_mean_f1"] == trained["predict_mean_f1"]
-
-
-def test_the_predictions_are_read_back_with_the_same_scores(folder, trained):
-    predicted = read_documents(folder / "out" / "test_predictions.conll")
-    gold = read_documents(folder / "test.conll")
+    # The predictions are read back with the same scores, which the card shows.
+    predicted, gold = (read_documents(folder / file) for file in ("out/test_predictions.conll", "test.conll"))
     assert [document.sentences for document in predicted.documents] == [each.sentences for each in gold.documents]
     scores = flat_scores(*([document.clusters for document in each.documents] for each in (predicted, gold)))
     assert scores == {name: pytest.approx(trained[f"predict_{name}"]) for name in scores}
-
-
-def test_the_card_shows_the_scores(folder, trained):
     card = (folder / "out" / "README.md").read_text(encoding="utf-8")
     assert f"{100 * trained['predict_mean_f1']:.2f}" in card and "coreference-resolution" in card
-    assert "a cluster of its own" in card and "pipeline_tag" not in card
+    assert "keep_singletons True" in card and "pipeline_tag" not in card
 
 
 def test_a_trained_model_is_scored_on_another_file(folder, trained, tmp_path):
@@ -107,8 +93,8 @@ def test_a_trained_model_is_scored_on_another_file(folder, trained, tmp_path):
 def test_kept_layers_and_whole_documents_of_another_seed(folder, tmp_path):
     model = {"layer_cache_dir": str(tmp_path / "layers"), "max_train_sentences": 0, "keep_singletons": False}
     results = prepare_toy(folder, tmp_path / "out", model, num_train_epochs=2, num_seeds=2).run()
-    # Random biLMs, one of each seed, for three splits.
-    assert len(list((tmp_path / "layers").glob("*.npy"))) == 6
+    # Random biLMs, one of each seed.
+    assert len(list((tmp_path / "layers").glob("*.npy"))) == 2
     assert len(results["seeds"]) == 2 and results["singletons"] == "drop"
     assert results["data"]["test"]["mentions"] < 32
 
@@ -129,33 +115,30 @@ def make_document(**changes):
 
 
 def test_a_document_is_a_batch_of_its_sentences():
-    tokenizer = ElmoCharTokenizer()
     document = make_document(speakers=["B", "B", "", "A", "A", "B"])
-    encoded = EncodedDocuments([encode_document(document, tokenizer, use_speakers=True)])
-    batch = make_document_collator(tokenizer)([encoded[0]])
+    encoded = encode_documents(Documents("x", [make_document(), document]), ElmoCharTokenizer(), use_speakers=True)
+    batch = Coreference.collate(None, [encoded[1]])
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0]]
     assert batch["speaker_ids"].tolist() == [[0, 2, 2, 0, 0], [0, 1, 0, 0, 0], [0, 1, 2, 0, 0]]
     assert batch["labels"].tolist() == [[[0, 1, 0], [4, 6, 0], [3, 4, 1], [2, 4, 2]]]
+    assert not Coreference.collate(None, [encoded[0]])["speaker_ids"].any()
     head = CoreferenceHead(lstm_size=2, hidden_size=2, feature_size=2, use_speakers=True)
     assert ElmoForCoreferenceResolution(make_tiny_config(head=head))(**batch).loss.isfinite()
-    assert_refused(ValueError, "2 documents", make_document_collator(tokenizer), [encoded[0], encoded[0]])
 
 
 def test_windows_hold_the_mentions_of_their_sentences():
-    encoded = encode_document(make_document(), ElmoCharTokenizer(), use_speakers=False)
-    documents = EncodedDocuments([encoded], max_sentences=2)
+    documents = Documents("x", [make_document(), make_document()])
     torch.manual_seed(0)
     seen = {}
     for _ in range(20):
-        item = documents[0]
+        item = encode_documents(documents, ElmoCharTokenizer(), False, max_sentences=2)[1]
         seen[tuple(len(sentence["input_ids"]) - 2 for sentence in item["sentences"])] = item["labels"].tolist()
     assert seen == {(3, 1): [[0, 1, 0], [3, 4, 1], [2, 4, 2]], (1, 2): [[1, 3, 0], [0, 1, 1]]}
-    assert len(EncodedDocuments([encoded], max_sentences=3)[0]["sentences"]) == 3
+    assert len(encode_documents(documents, ElmoCharTokenizer(), False, max_sentences=3)[0]["sentences"]) == 3
 
 
-def test_singletons_are_told_and_dropped_and_mentions_out_of_reach_counted():
+def test_singletons_are_dropped_and_mentions_out_of_reach_counted():
     documents = Documents("x", [make_document()])
-    assert has_singletons(documents) and not has_singletons(drop_singletons(documents))
     assert drop_singletons(documents)[0].clusters == [[(0, 1), (4, 6)]]
     # One in two sentences; one of two words.
     assert count_mentions(documents, 2) == (4, 1) and count_mentions(documents, 1) == (4, 2)
@@ -174,17 +157,17 @@ def test_scores_leave_padding_out():
 
 
 @pytest.mark.parametrize(
-    ("model", "training", "named"),
+    "model",
     [
-        ({"mix_at_output": True}, {}, "mix_at_output"),
-        ({"max_train_sentences": -1}, {}, "max_train_sentences"),
-        ({"spans_per_word": 0.0}, {}, "spans_per_word"),
-        ({"mention_loss": 0.0, "keep_singletons": True}, {}, "mention_loss"),
+        {"mix_at_output": True},
+        {"max_train_sentences": -1},
+        {"spans_per_word": 0.0},
+        {"mention_loss": 0.0, "keep_singletons": True},
     ],
     ids=str,
 )
-def test_wrong_settings_are_refused(folder, tmp_path, model, training, named):
-    assert_refused(ValueError, named, prepare_toy, folder, tmp_path / "out", model, **training)
+def test_wrong_settings_are_refused(folder, tmp_path, model):
+    assert_refused(ValueError, next(iter(model)), prepare_toy, folder, tmp_path / "out", model)
     assert not (tmp_path / "out").exists()
 
 

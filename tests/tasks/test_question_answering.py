@@ -32,14 +32,9 @@ def write_questions(path, count, seed):
         start = context.index(words[asked])
         # One answer ends inside a word.
         text = words[asked][:-1] if number == 0 else words[asked]
-        qas = [
-            {
-                "id": f"{seed}-{number}",
-                "question": f"Which {asked}?",
-                "answers": [{"text": text, "answer_start": start}] * 2,
-            }
-        ]
-        data.append({"title": f"article {number}", "paragraphs": [{"context": context, "qas": qas}]})
+        answers = [{"text": text, "answer_start": start}] * 2
+        question = {"id": f"{seed}-{number}", "question": f"Which {asked}?", "answers": answers}
+        data.append({"title": f"article {number}", "paragraphs": [{"context": context, "qas": [question]}]})
     path.write_text(json.dumps({"version": "1.1", "data": data}))
     return str(path)
 
@@ -55,39 +50,25 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def flags(folder):
-    model = {
-        "model_name_or_path": str(folder / "architecture"),
-        "from_scratch": True,
-        "pre_tokenizer": "penn",
-        "hidden_size": 16,
-        "dropout": 0.0,
-    }
+    model = {"model_name_or_path": str(folder / "architecture"), "from_scratch": True, "pre_tokenizer": "penn"}
+    model |= {"hidden_size": 16, "dropout": 0.0}
     data = {"train_file": str(folder / "train.json"), "test_file": str(folder / "test.json")}
     return model, data
 
 
 def test_a_reader_learns_and_its_answers_are_those_of_the_pipeline(folder, flags, tmp_path, capsys):
     model, data = flags
-    training = {
-        "output_dir": str(tmp_path / "out"),
-        "num_train_epochs": 10,
-        "per_device_train_batch_size": 8,
-        "learning_rate": 0.01,
-        "load_best_model_at_end": True,
-    }
-    task = make_task(
-        {**model, "mix_normalization": "word", "hidden_dropout": 0.0},
-        {**data, "validation_file": str(folder / "dev.json")},
-        training,
-    )
-    results = task.run()
+    training = {"num_train_epochs": 10, "per_device_train_batch_size": 8, "learning_rate": 0.01}
+    training |= {"output_dir": str(tmp_path / "out"), "load_best_model_at_end": True}
+    data = {**data, "validation_file": str(folder / "dev.json")}
+    results = make_task({**model, "mix_normalization": "word", "hidden_dropout": 0.0}, data, training).run()
     shown = capsys.readouterr()
     assert "1 of 150 answers begin or end inside a word" in shown.err
     assert results["predict_f1"] > 0.8 and results["eval_f1"] > 0.8, shown.out
     assert results["data"]["train"]["widened_answers"] == 1 and results["data"]["test"]["questions"] == 20
     assert results["max_answer_words"] == 1
     # Scored in the order of the rows during training too, whose batches are of one length.
-    assert f"validation f1 {results['eval_f1']:.4f}" in shown.out
+    assert f"validation loss {results['eval_loss']:.4f}, f1 {100 * results['eval_f1']:.2f}" in shown.out
     predictions = json.loads((tmp_path / "out" / "test_predictions.json").read_text())
     questions = read_questions(data["test_file"])
     scores = score_answers(predictions, questions.answers())
@@ -100,17 +81,12 @@ def test_a_reader_learns_and_its_answers_are_those_of_the_pipeline(folder, flags
         assert found["answer"] == predictions[question.id] == context[found["start"] : found["end"]]
     card = (tmp_path / "out" / "README.md").read_text()
     assert f"{100 * results['predict_f1']:.2f}" in card and "extractive-question-answering" in card
-    assert "1 of train" in card
 
     # Evaluated alone, in windows and whole, by the trained checkpoint.
     evaluate = {"model_name_or_path": str(tmp_path / "out")}
     for number, more in enumerate(({}, {"max_length": 11, "stride": 2})):
-        again = make_task(
-            {**evaluate, **more},
-            {"test_file": data["test_file"]},
-            {"output_dir": str(tmp_path / f"{number}")},
-        )
-        found = again.run()
+        training = {"output_dir": str(tmp_path / f"{number}")}
+        found = make_task({**evaluate, **more}, {"test_file": data["test_file"]}, training).run()
         assert found["predict_f1"] == pytest.approx(results["predict_f1"]) or (more and found["predict_f1"] > 0.3)
 
 
@@ -145,16 +121,14 @@ def test_folds_are_of_whole_articles_and_cover_the_file(flags, tmp_path):
     model, data = flags
     tested = []
     for fold in range(3):
-        task = make_task(
-            {**model, "reader": "bidaf"},
-            {"train_file": data["train_file"], "num_folds": 3, "fold": fold, "validation_fraction": 0.2},
-            {"output_dir": str(tmp_path / "out")},
-        )
+        folds = {"train_file": data["train_file"], "num_folds": 3, "fold": fold, "validation_fraction": 0.2}
+        task = make_task({**model, "reader": "bidaf"}, folds, {"output_dir": str(tmp_path / "out")})
         parts = {split: {question.id for question in task.splits[split].questions} for split in task.splits}
         assert set(parts) == {"train", "validation", "test"}
         assert sum(map(len, parts.values())) == len(set.union(*parts.values())) == 150
         tested.append(parts["test"])
-        assert f"fold {fold} of 3" in task.data["test"]["source"]
+        assert task.data["test"]["source"] == f"train.json, fold {fold} of 3"
+        assert task.data["validation"]["source"] == f"train.json, all but fold {fold} of 3"
     assert len(set.union(*tested)) == sum(map(len, tested)) == 150
 
 
@@ -165,6 +139,7 @@ def test_folds_are_of_whole_articles_and_cover_the_file(flags, tmp_path):
         ({}, {"num_folds": 3}, ("num_folds", "test_file")),
         ({}, {"num_folds": 3, "fold": 3, "test_file": None}, ("num_folds", "fold")),
         ({}, {"num_folds": 900, "test_file": None}, ("num_folds", "150 articles")),
+        ({}, {"num_folds": 1, "test_file": None}, ("num_folds is 1",)),
         ({}, {"fold": 1}, ("fold", "num_folds")),
         ({"stride": 3}, {}, ("stride", "max_length")),
         ({"max_length": 7}, {}, ("max_length", "7")),

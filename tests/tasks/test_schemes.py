@@ -3,14 +3,15 @@
 import itertools
 
 import pytest
+from conftest import make_tiny_config
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
+from toy_tasks import prepare
 
-from hf_elmo.model.configuration_elmo import TokenClassificationHead
 from hf_elmo.model.modeling_elmo_tasks import SCHEMES, Span, can_follow, write_spans
 from hf_elmo.tasks.readers.columns import TaggedSentences
-from hf_elmo.tasks.token_classification import SchemeExchange, find_scheme, settle_scheme
+from hf_elmo.tasks.token_classification import TokenClassification, find_scheme, in_scheme, to_scheme
 
 LETTERS = {"BILOU": str.maketrans("ES", "LU"), "BMES": str.maketrans("I", "M")}
 ALL = (*SCHEMES, *LETTERS)
@@ -45,17 +46,16 @@ def test_a_scheme_is_told_and_comes_back(scheme, rows):
     sentences = corpus(rows, scheme)
     assert find_scheme([sentences]) == (scheme, [])
     for model in SCHEMES:
-        exchange = SchemeExchange(scheme, model)
-        converted = exchange.to_model(sentences)
+        converted = to_scheme(sentences, model)
         assert {label for row in converted.labels for label in row} <= set(converted.known_labels)
         for row in converted.labels:
             marks = [None, *row, None]
             assert all(can_follow(*pair, model) for pair in itertools.pairwise(marks))
-        assert [exchange.to_corpus(row) for row in converted.labels] == sentences.labels
+        assert [in_scheme(row, scheme) for row in converted.labels] == sentences.labels
 
 
 def test_predictions_that_break_the_rules_are_read_as_they_are_scored():
-    assert SchemeExchange("IOB2", "BIOES").to_corpus(["I-X", "E-X", "O", "S-Y"]) == ["B-X", "I-X", "O", "B-Y"]
+    assert in_scheme(["I-X", "E-X", "O", "S-Y"], "IOB2") == ["B-X", "I-X", "O", "B-Y"]
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,7 @@ def test_labels_that_break_the_rules_are_counted_and_read_as_conlleval_reads_the
     found, places = find_scheme([first, second])
     assert found == scheme and len(places) == len(wrong)
     assert all(place.startswith(f"test_file 'y', {start}") for place, start in zip(places, wrong, strict=True))
-    settings = TokenClassificationHead(output_layer="crf")
-    exchange, note = settle_scheme(settings, [first, second], "spans", None, False)
-    assert exchange.to_model(second).labels == [read]
-    assert note.startswith(f"{len(wrong)} label") and "test_file 'y', line" in note and scheme in note
+    assert to_scheme(second, scheme if scheme in SCHEMES else "BIOES").labels == [read]
 
 
 def test_a_label_without_a_type_has_no_scheme():
@@ -86,26 +83,22 @@ def test_a_label_without_a_type_has_no_scheme():
 
 
 @pytest.mark.parametrize(
-    "head, asked, has_classifier, scheme, found",
+    "labels, settings, scheme, converted",
     [
-        ({}, None, False, None, None),
-        ({"output_layer": "crf"}, None, False, "IOB2", None),
-        ({"output_layer": "crf"}, "BIOES", False, "BIOES", ("IOB2", "BIOES")),
-        ({"scheme": "BIOES"}, None, True, "BIOES", ("IOB2", "BIOES")),
-        ({"scheme": "BIOES", "output_layer": "crf"}, None, False, "IOB2", None),
-        ({}, "IOB2", False, "IOB2", None),
+        ("BIO", {}, None, None),
+        ("BIO", {"output_layer": "crf"}, "IOB2", None),
+        ("BIO", {"output_layer": "crf", "convert_scheme": "BIOES"}, "BIOES", {"corpus": "IOB2", "model": "BIOES"}),
+        ("BIO", {"output_layer": "crf", "scheme": "BIOES"}, "IOB2", None),
+        ("BIO", {"convert_scheme": "IOB2"}, "IOB2", None),
+        ("BLO", {"output_layer": "crf"}, "BIOES", {"corpus": "BILOU", "model": "BIOES"}),
+        ("NVV", {"output_layer": "crf", "scheme": "IOB2"}, None, None),
     ],
 )
-def test_which_scheme_a_model_learns(head, asked, has_classifier, scheme, found):
-    settings = TokenClassificationHead(**head)
-    sentences = [corpus([[Span("X", 0, 2)]], "IOB2")]
-    settled = settle_scheme(settings, sentences, "spans", asked, has_classifier)
-    assert settings.scheme == scheme
-    assert settled == (found and SchemeExchange(*found), None)
-
-
-def test_labels_of_words_have_no_scheme():
-    settings = TokenClassificationHead(output_layer="crf", scheme="IOB2")
-    words = [TaggedSentences("x", [["w"]], [["NN"]])]
-    assert settle_scheme(settings, words, "words", None, False) == (None, None) and settings.scheme is None
-    assert_refused(ValueError, "convert_scheme is 'BIOES'", settle_scheme, settings, words, "words", "BIOES", False)
+def test_which_scheme_a_model_learns(labels, settings, scheme, converted, tmp_path):
+    make_tiny_config().save_pretrained(tmp_path)
+    lines = (f"w\t{label}-X\n" if label in "BIL" else f"w\t{label}\n" for label in labels)
+    (tmp_path / "train.conll").write_text("".join(lines))
+    model = {"model_name_or_path": str(tmp_path), "from_scratch": True, **settings}
+    data, training = {"train_file": str(tmp_path / "train.conll")}, {"output_dir": str(tmp_path / "out")}
+    task = prepare(TokenClassification, model, data, training)
+    assert task.model.config.head.scheme == scheme and task.describe().get("converted") == converted

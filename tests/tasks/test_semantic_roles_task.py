@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from conftest import make_tiny_config
 from html_reading import read_page
+from toy_tasks import prepare
 
 from hf_elmo import ElmoCharTokenizer, ElmoForSemanticRoleLabeling
 from hf_elmo.cli.command_line import main
 from hf_elmo.tasks.readers.propositions import read_propositions
-from hf_elmo.tasks.semantic_roles import PropositionRows, make_row_collator, write_predictions
+from hf_elmo.tasks.semantic_roles import SemanticRoles, predicted_lines
 
 SENTENCES = """\
 Alice	-	(ARG0*)	*
@@ -50,29 +51,20 @@ def run(tmp_path, capsys):
     return run_command
 
 
-@pytest.mark.parametrize("with_all", [False, True])
-def test_rows_are_predicates_with_their_sentence(file, with_all):
-    propositions = read_propositions(file)
-    label2id = {"O": 0} | {
-        f"{letter}-{role}": 1 + 2 * number + (letter == "I")
-        for number, role in enumerate(propositions.roles)
-        for letter in "BI"
-    }
-    rows = PropositionRows(propositions, ElmoCharTokenizer(), label2id, with_all)
-    assert rows.places == [(0, 0), (0, 1), (1, 0), *([(2, None)] if with_all else [])]
-    assert np.shares_memory(rows[0]["input_ids"], rows[1]["input_ids"])
-    names = {index: label for label, index in label2id.items()}
-    found = [names.get(index, index) for index in rows[0]["labels"].tolist()]
+@pytest.mark.parametrize("finds", [False, True])
+def test_rows_are_predicates_with_their_sentence(file, finds, tmp_path):
+    make_tiny_config().save_pretrained(tmp_path)
+    model = {"model_name_or_path": str(tmp_path), "from_scratch": True, "hidden_size": 8, "find_predicates": finds}
+    task = prepare(SemanticRoles, model, {"train_file": str(file)}, {"output_dir": str(tmp_path / "out")})
+    rows = task.encode("train")
+    assert len(rows) == 3 + finds and np.shares_memory(rows[0]["input_ids"], rows[1]["input_ids"])
+    names = dict(enumerate(task.labels))
+    found = [names.get(index, index) for index in rows[0]["labels"]]
     assert found == [-100, "B-ARG0", "B-V", "B-ARG2", "B-ARG1", "I-ARG1", -100]
-    assert rows[1]["predicate_mask"].tolist() == [0, 0, 0, 0, 0, 1, 0]
-    if with_all:
-        assert rows[1]["all_predicates"].tolist() == [0, 0, 1, 0, 0, 1, 0]
-        assert set(rows[3]["labels"].tolist()) == {-100} and not rows[3]["all_predicates"].any()
-    for side, words in (("right", slice(0, 4)), ("left", slice(3, 7))):
-        batch = make_row_collator(side)([rows[0], rows[2]])
-        for name, tensor in batch.items():
-            assert np.array_equal(tensor[1, words].numpy(), rows[2][name])
-        assert batch["attention_mask"][1].sum() == 4 and (batch["labels"][1] == -100).sum() == 5
+    assert rows[1]["predicate_mask"] == [0, 0, 0, 0, 0, 1, 0]
+    if finds:
+        assert rows[1]["all_predicates"] == [0, 0, 1, 0, 0, 1, 0]
+        assert rows[3]["labels"] == [-100] * 3 and rows[3]["all_predicates"] == rows[3]["predicate_mask"] == [0] * 3
 
 
 def test_a_run_writes_scores_predictions_and_a_labeller_that_reads_raw_text(file, run, tmp_path):
@@ -86,7 +78,7 @@ def test_a_run_writes_scores_predictions_and_a_labeller_that_reads_raw_text(file
     assert code == 0, errors
     assert "3 sentences" in shown, "the biLM reads each sentence once"
     results = json.loads((out / "results.json").read_text())
-    assert results["predict_f1"] == results["predict_predicates"]["f1"] == 1.0
+    assert results["predict_f1"] == results["predict_predicates"]["predicates"]["f1"] == 1.0
     assert results["predict_roles"]["ARG0"]["number"] == 3 and "V" not in results["predict_roles"]
     assert (out / "test_predictions.conll").read_text() == SENTENCES
     card = (out / "README.md").read_text()
@@ -131,8 +123,8 @@ def test_a_run_writes_scores_predictions_and_a_labeller_that_reads_raw_text(file
 @pytest.mark.parametrize("row", [["O"] * 5, ["B-ARG0", "I-ARG0", "I-ARG0", "O", "O"], ["O", "B-V", "I-V", "O", "O"]])
 def test_what_is_predicted_can_be_read_again_with_its_predicates(row, file, tmp_path):
     propositions = read_propositions(file)
-    tags = [row, ["O"] * 5, ["O"] * 2]
-    write_predictions(tmp_path / "written.conll", propositions, tags)
+    lines = predicted_lines(propositions, [row, ["O"] * 5, ["O"] * 2])
+    (tmp_path / "written.conll").write_text("\n".join(lines))
     again = read_propositions(tmp_path / "written.conll")
     found = [predicate for sentence in again.sentences for predicate in sentence.predicates]
     assert [(predicate.place, predicate.tags[predicate.place]) for predicate in found] == [

@@ -15,7 +15,7 @@ from transformers import Trainer
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, ElmoModel, TokenClassificationHead
 from hf_elmo.tasks.arguments import FileArguments, TaskArguments, TaskTrainingArguments
-from hf_elmo.tasks.training import check_run_directory, newest_checkpoint
+from hf_elmo.tasks.training import best_of, check_run_directory, newest_checkpoint
 
 
 def make_task(directory, **training):
@@ -24,27 +24,10 @@ def make_task(directory, **training):
     settings = {"use_cpu": True, "num_train_epochs": 2, "output_dir": str(directory), "learning_rate": 0.01, **training}
     args = TaskTrainingArguments(**settings)
     splits = {"train": sentences, "validation": sentences}
-    task = Capitals(TaskArguments("x", layer_cache_gigabytes=0), FileArguments(), args)
+    task = Capitals(TaskArguments("x"), FileArguments(), args)
     task.model, task.tokenizer, task.splits, task.description = model, ElmoCharTokenizer(), splits, "a tiny model"
     task.data = {split: {"source": "here"} for split in splits}
     return task
-
-
-def test_a_task_of_another_kind_is_trained_scored_and_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("hf_elmo.text.progress.SECONDS_BETWEEN_LINES", 0)
-    out, how = tmp_path / "out", {"load_best_model_at_end": True, "disable_tqdm": False}
-    results = make_task(out, metric_for_best_model="share_right", **how).run()
-    assert json.loads((out / "results.json").read_text(encoding="utf-8")) == results
-    assert results["question"] == "capitals" and results["looked_at"] == "validation"
-    assert 0 <= results["eval_share_right"] <= 1 and results["data"]["train"] == {"source": "here"}
-    assert results["settings"]["learning_rate"] == 0.01 and results["kept_step"] in (1, 2)
-    assert (out / "validation.txt").read_text() == "3" and "\n# out\n" in (out / "README.md").read_text()
-    names = {path.name for path in out.iterdir()}
-    assert "model.safetensors" in names and not [name for name in names if name.startswith(("checkpoint", "un", "."))]
-    shown, said = capsys.readouterr()
-    assert f"validation (here): share_right {100 * results['eval_share_right']:.2f}" in shown
-    # A file gets lines and no bars.
-    assert "training: 2 of 2 steps" in said and "2/2 [" not in said and "\x1b" not in said
 
 
 def make_models(config=None):
@@ -52,63 +35,33 @@ def make_models(config=None):
 
 
 def test_several_seeds_are_several_runs_and_the_best_is_kept(tmp_path, capsys):
-    singles = []
+    singles = {}
     for seed in (42, 43, 44):
         task = make_task(tmp_path / f"single-{seed}", seed=seed)
         torch.manual_seed(seed)
         task.model = make_models()
-        singles.append((task.run(), task.model))
+        singles[seed] = task.run()
     task = make_task(tmp_path / "out", num_seeds=3)
     torch.manual_seed(42)
     task.model, task.build_model = make_models(), lambda: (make_models(), "")
-    capsys.readouterr()
     results = task.run()
-    shown = capsys.readouterr().out
-    values = [run["eval_share_right"] for run, _ in singles]
-    assert [row["eval_share_right"] for row in results["seeds"]] == values
-    assert [row["eval_loss"] for row in results["seeds"]] == [run["eval_loss"] for run, _ in singles]
-    assert [row["layer_shares"] for row in results["seeds"]] == [run["layer_shares"] for run, _ in singles]
-    assert results["mean"]["eval_share_right"] == pytest.approx(np.mean(values))
-    assert results["deviation"]["eval_loss"] == pytest.approx(np.std([run["eval_loss"] for run, _ in singles], ddof=1))
-    best = int(np.argmax(values))
-    assert results["kept_seed"] == 42 + best and results["eval_share_right"] == values[best]
-    loaded = ElmoForTokenClassification.from_pretrained(tmp_path / "out")
-    assert torch.equal(loaded.classifier.weight, singles[best][1].classifier.weight)
+    for key in ("eval_share_right", "eval_loss", "layer_shares"):
+        assert [row[key] for row in results["seeds"]] == [run[key] for run in singles.values()]
+    losses = [run["eval_loss"] for run in singles.values()]
+    assert results["mean"]["eval_loss"] == pytest.approx(np.mean(losses))
+    assert results["deviation"]["eval_loss"] == pytest.approx(np.std(losses, ddof=1))
+    best = results["kept_seed"]
+    assert best == max(singles, key=lambda seed: singles[seed]["eval_share_right"])
+    by_loss = sorted(singles, key=lambda seed: singles[seed]["eval_loss"])
+    assert [best_of(singles, score, score == "loss") for score in ("eval_loss", "loss")] == [by_loss[0], by_loss[-1]]
+    assert best_of({7: {}, 8: {}}, "loss", True) == 7
+    assert results["eval_share_right"] == singles[best]["eval_share_right"]
+    weights = [load_file(tmp_path / name / "model.safetensors") for name in ("out", f"single-{best}")]
+    assert torch.equal(*(its["classifier.weight"] for its in weights))
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"results.json", "README.md", "validation.txt", "model.safetensors", "layer_shares.png"} <= names
+    assert {"results.json", "README.md", "validation_predictions.txt", "model.safetensors", "layer_shares.png"} <= names
     assert not [name for name in names if name.startswith(("un", "."))]
-    assert ".partial" not in (tmp_path / "out" / "trainer_state.json").read_text()
-    assert "Mean and deviation of 3 seeds, validation: share_right" in shown
-
-
-def test_a_frozen_bilm_reads_each_text_once(tmp_path, capsys):
-    config = make_tiny_config(num_labels=2)
-    weights = ElmoForTokenClassification(config).elmo.state_dict()
-    calls = []
-
-    def make_model():
-        model = ElmoForTokenClassification(config)
-        model.elmo.load_state_dict(weights)
-        model.elmo.bilm.register_forward_hook(lambda *_: calls.append(1))
-        return model
-
-    for gigabytes in (1, 0):
-        task = make_task(tmp_path / f"out-{gigabytes}", num_seeds=2)
-        task.model_args.layer_cache_gigabytes = gigabytes
-        task.splits["validation"] = task.splits["train"][:2]
-        task.model, task.build_model = make_model(), lambda: (make_model(), "")
-        calls.clear()
-        task.run()
-        assert capsys.readouterr().out.count("layers: computing") == 2 * gigabytes
-        # Of each split once, or in each epoch, each evaluation and at the end.
-        assert len(calls) == (2 if gigabytes else 2 * (2 + 2 + 1))
-
-
-def test_a_failure_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(Capitals, "report", lambda *arguments: (_ for _ in ()).throw(OSError("full")))
-    with pytest.raises(OSError, match="full"):
-        make_task(tmp_path / "out").run()
-    assert not list(tmp_path.iterdir())
+    assert "| validation, mean of seeds |" in capsys.readouterr().out
 
 
 # Runs that are stopped and resumed
@@ -126,83 +79,76 @@ def make_long_task(directory, seed=0, **training):
     task = make_task(directory, **{**MANY, **training})
     task.splits = {"train": SENTENCES, "validation": SENTENCES[:6]}
     torch.manual_seed(seed)
-    task.model = make_models(make_tiny_config(num_labels=2, head=TokenClassificationHead(dropout=0.4)))
+    head = TokenClassificationHead(dropout=0.4)
+    task.model = make_models(make_tiny_config(num_labels=2, head=head, freeze_bilm=False))
     return task
 
 
-def stop_at(monkeypatch, number, error=KeyboardInterrupt):
-    """Have a task end so before it takes this step."""
+def stop_at(monkeypatch, number):
+    """Have a task end before it takes this step."""
     step, taken = Trainer.training_step, itertools.count()
 
     def fail(*arguments, **more):
         if next(taken) == number:
-            raise error
+            raise OSError("the disk is full")
         return step(*arguments, **more)
 
     monkeypatch.setattr(Trainer, "training_step", fail)
 
 
 def assert_same_run(whole, parts, results, resumed):
-    """The same bits in all weights, the same scores, and the same notes on what happened."""
+    """The same bits in all weights, the same files and scores, and the same notes on what happened."""
     first, second = (load_file(folder / "model.safetensors") for folder in (whole, parts))
     assert [name for name in first if not torch.equal(first[name], second[name])] == []
-    timed = ("runtime", "per_second", "preparation_time", "flos")
-    for key in results.keys() | resumed.keys():
-        if key == "train_loss":
-            assert resumed[key] == pytest.approx(results[key], rel=1e-6)
-        elif not any(word in key for word in (*timed, "command")):
-            assert resumed[key] == results[key], key
+    assert {path.name for path in whole.iterdir()} == {path.name for path in parts.iterdir()}
+
+    def untimed(entry):
+        timed = ("runtime", "per_second", "preparation_time", "flos", "command")
+        return {key: value for key, value in entry.items() if not any(word in key for word in timed)}
+
+    assert untimed(results) == untimed(resumed)
     notes = [json.loads((folder / "trainer_state.json").read_text()) for folder in (whole, parts)]
-    logs = [
-        [
-            {key: value for key, value in entry.items() if not any(word in key for word in timed)}
-            for entry in note["log_history"]
-            if "train_runtime" not in entry
-        ]
-        for note in notes
-    ]
-    assert logs[0] == logs[1]
-    assert notes[0]["best_metric"] == notes[1]["best_metric"]
+    logs = [[untimed(entry) for entry in note["log_history"] if "train_runtime" not in entry] for note in notes]
+    assert logs[0] == logs[1] and notes[0]["best_metric"] == notes[1]["best_metric"]
+    (of_trainer,) = (entry["train_loss"] for entry in notes[0]["log_history"] if "train_runtime" in entry)
+    assert results["train_loss"] == pytest.approx(of_trainer, rel=1e-5)
+
+
+def fail_to_report(*arguments):
+    raise OSError("the disk is full")
+
+
+PATIENT = {
+    "save_strategy": "epoch",
+    "num_train_epochs": 9,
+    "early_stopping_patience": 2,
+    "load_best_model_at_end": True,
+}
 
 
 @pytest.mark.parametrize(
-    ("settings", "stopped", "left"),
+    ("settings", "stopped"),
     [
-        ({"save_strategy": "steps", "save_steps": 4}, 14, 12),
-        ({"save_strategy": "steps", "save_steps": 5, "max_steps": 18}, 16, 15),
-        ({"load_best_model_at_end": True}, 18, None),
+        ({"save_strategy": "steps", "save_steps": 4}, 14),
+        ({"save_strategy": "steps", "save_steps": 5, "max_steps": 18}, 16),
+        ({"load_best_model_at_end": True}, 18),
+        (PATIENT, 11),
+        # Behind the last step, while the scores are told.
+        (PATIENT, None),
+        ({"save_strategy": "epoch", "max_steps": 13}, None),
     ],
     ids=str,
 )
-def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path, monkeypatch, settings, stopped, left):
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path, monkeypatch, settings, stopped):
+    if settings is PATIENT:
+        monkeypatch.setattr(Capitals, "score", lambda self, output: {"share_right": 0.5})
     results = make_long_task(tmp_path / "whole", **settings).run()
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        stop_at(patched, stopped)
-        make_long_task(tmp_path / "parts", **settings).run()
-    found = tmp_path / "parts" / "unfinished" / "seed-42"
-    assert newest_checkpoint(found).name == f"checkpoint-{left}" if left else any(found.iterdir())
-    resumed = make_long_task(tmp_path / "parts", seed=7, resume_from_checkpoint="auto", **settings).run()
-    assert_same_run(tmp_path / "whole", tmp_path / "parts", results, resumed)
-    names = [{path.name for path in (tmp_path / name).iterdir()} for name in ("whole", "parts")]
-    assert names[0] == names[1]
-
-
-@pytest.mark.parametrize(
-    ("settings", "is_over"),
-    [({"early_stopping_patience": 2, "load_best_model_at_end": True}, is_over) for is_over in (False, True)]
-    + [({"max_steps": 13}, True)],
-)
-def test_a_resumed_run_takes_no_step_more(tmp_path, monkeypatch, settings, is_over):
-    monkeypatch.setattr(Capitals, "score", lambda self, output: {"share_right": 0.5})
-    settings = {"save_strategy": "epoch", "num_train_epochs": 9, **settings}
-    results = make_long_task(tmp_path / "whole", **settings).run()
-    # Nothing gets better.
-    assert "max_steps" in settings or (results["epoch"], results["kept_step"]) == (3, 5)
+    assert settings is not PATIENT or (results["epoch"], results["kept_step"]) == (3, 5)
     with monkeypatch.context() as patched, pytest.raises(OSError, match="disk is full"):
-        if is_over:
-            patched.setattr(Capitals, "report", lambda *arguments: (_ for _ in ()).throw(OSError("the disk is full")))
+        if stopped is None:
+            patched.setattr(Capitals, "report", fail_to_report)
         else:
-            stop_at(patched, 11, OSError("the disk is full"))
+            stop_at(patched, stopped)
         make_long_task(tmp_path / "parts", **settings).run()
     resumed = make_long_task(tmp_path / "parts", seed=7, resume_from_checkpoint="last", **settings).run()
     assert_same_run(tmp_path / "whole", tmp_path / "parts", results, resumed)
@@ -217,7 +163,7 @@ def make_seeds(directory, **training):
 
 def test_of_several_seeds_those_that_are_done_are_not_run_again(tmp_path, monkeypatch, capsys):
     results = make_seeds(tmp_path / "whole").run()
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="full"):
         stop_at(patched, 16)
         make_seeds(tmp_path / "parts").run()
     assert newest_checkpoint(tmp_path / "parts" / "unfinished" / "seed-43").name == "checkpoint-5"
@@ -230,36 +176,41 @@ def test_of_several_seeds_those_that_are_done_are_not_run_again(tmp_path, monkey
     capsys.readouterr()
     resumed = make_seeds(tmp_path / "parts", resume_from_checkpoint="auto").run()
     assert len(steps) == 5 + 10 and "Seed 42, 1 of 3 was done before" in capsys.readouterr().out
-    assert [row["seed"] for row in resumed["seeds"]] == [42, 43, 44] and resumed["kept_seed"] == results["kept_seed"]
-    assert_same_run(tmp_path / "whole", tmp_path / "parts", {}, {})
-    assert all(resumed["mean"][key] == pytest.approx(value) for key, value in results["mean"].items())
-    names = [{path.name for path in (tmp_path / name).iterdir()} for name in ("whole", "parts")]
-    assert names[0] == names[1] >= {"checkpoint-5", "checkpoint-10", "results.json", "model.safetensors"}
+    assert_same_run(tmp_path / "whole", tmp_path / "parts", results, resumed)
     notes = json.loads((tmp_path / "parts" / "checkpoint-10" / "trainer_state.json").read_text())
     assert "seed-" not in str(notes["best_model_checkpoint"])
-    with pytest.raises(FileExistsError, match="not empty"):
-        check_run_directory(make_task(tmp_path / "parts").training_args)
 
 
-def test_what_a_killed_run_left_is_used_or_removed(tmp_path, capsys):
-    # As after a kill while the second checkpoint was being written.
+def test_what_a_killed_run_left_is_used_or_removed_and_what_was_there_stays_until_all_is_done(tmp_path, capsys):
     out, settings = tmp_path / "out", {"save_strategy": "steps", "save_steps": 3}
+    out.mkdir()
+    (out / "precious").touch()
+    with pytest.raises(FileExistsError, match="not empty"):
+        check_run_directory(make_task(out).training_args)
     with pytest.MonkeyPatch.context() as patched, pytest.raises(OSError, match="full"):
-        stop_at(patched, 7, OSError("full"))
-        make_long_task(out, **settings).run()
+        stop_at(patched, 7)
+        make_long_task(out, overwrite_output_dir=True, **settings).run()
     assert "resume_from_checkpoint" in capsys.readouterr().err
+    assert {path.name for path in out.iterdir()} == {"precious", "unfinished"}
+    # As after a kill while the second checkpoint was being written.
     (out / "unfinished" / "seed-42" / "checkpoint-6" / "trainer_state.json").write_text("{")
     (out / ".abcdefgh.partial").mkdir()
     with pytest.raises(FileExistsError, match="--resume_from_checkpoint auto"):
         check_run_directory(make_long_task(out).training_args)
     assert newest_checkpoint(out / "unfinished" / "seed-42").name == "checkpoint-3"
-    make_long_task(out, resume_from_checkpoint="auto", **settings).run()
+    with WeakFileLock(out / "unfinished" / ".lock"), pytest.raises(FileExistsError, match="another run"):
+        make_task(out, resume_from_checkpoint="auto", overwrite_output_dir=True).run()
+    make_long_task(out, resume_from_checkpoint="auto", overwrite_output_dir=True, **settings).run()
     names = {path.name for path in out.iterdir()}
-    assert not [name for name in names if name.startswith((".", "un"))] and "checkpoint-6" in names
+    assert not [name for name in names if name.startswith((".", "un", "precious"))] and "checkpoint-6" in names
 
 
-def test_what_holds_nothing_of_use_is_empty(tmp_path):
+def test_what_holds_nothing_of_use_is_empty(tmp_path, monkeypatch):
     out = tmp_path / "out"
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="full"):
+        patched.setattr(Capitals, "report", fail_to_report)
+        make_task(out).run()
+    assert not out.exists()
     for name in ("unfinished/layers", "unfinished/seed-42/checkpoint-3", ".abcdefgh.partial"):
         (out / name).mkdir(parents=True)
     check_run_directory(make_task(out).training_args)
@@ -269,55 +220,21 @@ def test_what_holds_nothing_of_use_is_empty(tmp_path):
     assert not [path.name for path in out.iterdir() if path.name.startswith((".", "checkpoint-", "un"))]
 
 
-def test_one_run_alone_writes_to_a_directory(tmp_path):
-    path = tmp_path / "out" / "unfinished"
-    path.mkdir(parents=True)
-    with WeakFileLock(path / ".lock"):
-        with pytest.raises(FileExistsError, match="another run"):
-            make_task(tmp_path / "out").run()
-        assert (path / ".lock").exists()
-
-
-def test_what_is_replaced_stays_until_all_is_done(tmp_path, monkeypatch):
-    out, settings = tmp_path / "out", {"save_strategy": "epoch", "overwrite_output_dir": True}
-    out.mkdir()
-    (out / "precious").touch()
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        stop_at(patched, 7)
-        make_long_task(out, **settings).run()
-    assert {path.name for path in out.iterdir()} == {"precious", "unfinished"}
-    make_long_task(out, **settings).run()
-    names = {path.name for path in out.iterdir()}
-    assert {"checkpoint-5", "results.json", "model.safetensors"} <= names and not names & {"precious", "unfinished"}
-
-
-def test_a_pretrained_bilm_that_is_trained_learns_slowly(tmp_path):
+def test_a_task_is_prepared_by_its_flags(tmp_path):
     ElmoModel(make_tiny_config()).save_pretrained(tmp_path / "elmo")
-    (tmp_path / "train.txt").write_text("Anna sees Oslo\n")
-    data = FileArguments(train_file=str(tmp_path / "train.txt"))
-    for model, wanted in (
-        ({}, 1e-3),
+    for name, text in (("train", "Anna sees\n"), ("test", "Lima\n"), ("vectors", "Anna 1 2\nLima 3 4\nno 5 6\n")):
+        (tmp_path / f"{name}.txt").write_text(text)
+    data = FileArguments(train_file=str(tmp_path / "train.txt"), test_file=str(tmp_path / "test.txt"))
+    # A pre-trained biLM that is trained along learns slowly.
+    for flags, rate in (
+        ({"word_vectors": str(tmp_path / "vectors.txt")}, 1e-3),
         ({"freeze_bilm": False}, 1e-4),
         ({"freeze_bilm": False, "from_scratch": True}, 1e-3),
     ):
         args = TaskTrainingArguments(output_dir=str(tmp_path / "out"), use_cpu=True)
-        Capitals(TaskArguments(str(tmp_path / "elmo"), **model), data, args).prepare()
-        assert args.learning_rate == wanted
-
-
-def test_vectors_of_a_file_are_read_for_the_words_of_all_splits(tmp_path):
-    make_tiny_config().save_pretrained(tmp_path / "elmo")
-    for name, text in (("train", "Anna sees\n"), ("test", "Lima\n"), ("vectors", "Anna 1 2\nLima 3 4\nno 5 6\n")):
-        (tmp_path / f"{name}.txt").write_text(text)
-    data = FileArguments(train_file=str(tmp_path / "train.txt"), test_file=str(tmp_path / "test.txt"))
-    model = TaskArguments(str(tmp_path / "elmo"), from_scratch=True, word_vectors=str(tmp_path / "vectors.txt"))
-    args = TaskTrainingArguments(output_dir=str(tmp_path / "out"), use_cpu=True)
-    # And the special tokens.
-    assert Capitals(model, data, args).prepare().head.word_table_size == 2 + 2
-
-
-@pytest.mark.parametrize("output_dir", [{}, {"output_dir": ""}])
-def test_a_run_without_a_directory_is_refused_before_anything_is_read(output_dir):
-    arguments = TaskTrainingArguments(use_cpu=True, **output_dir)
+        task = Capitals(TaskArguments(str(tmp_path / "elmo"), **flags), data, args).prepare()
+        assert args.learning_rate == rate
+        # Of the words of both splits, and the special tokens.
+        assert task.head.word_table_size == (2 + 2 if "word_vectors" in flags else None)
     with pytest.raises(ValueError, match="--output_dir"):
-        Capitals(TaskArguments("nothing"), FileArguments(train_file="nothing.conll"), arguments).prepare()
+        Capitals(TaskArguments("nothing"), data, TaskTrainingArguments(use_cpu=True, output_dir="")).prepare()

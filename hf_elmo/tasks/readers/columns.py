@@ -26,13 +26,11 @@ class TaggedSentences(Examples):
         words: The words of each sentence.
         labels: The label of each word.
         lines: The line that each word stood on, counted from 1, where it comes from a file.
-        note: What a user should know of how it was read.
     """
 
     words: list[list[str]]
     labels: list[list[str]]
     lines: list[list[int]] | None = None
-    note: str | None = None
 
     def text(self, index: int) -> str:
         return " ".join(self.words[index])
@@ -84,7 +82,7 @@ def read_tagged_file(
         default if asked[argument] is None else _find_column(argument, asked[argument], layout.names, source)
         for argument, default in (("word_column", layout.word), ("label_column", layout.label))
     )
-    read = TaggedSentences(source, [], [], [], layout.note(source, word_column))
+    read = TaggedSentences(source, [], [], [], note=layout.note(source, word_column))
     for rows in column_sentences(path, layout, name, [word_at, label_at]):
         labels = [cells[1].strip(" ") for _, cells in rows]
         numbers = [number for number, _ in rows]

@@ -16,10 +16,12 @@ class Examples:
     Args:
         source: What errors call it: the argument that named it and its value.
         known_labels: Labels that the corpus has, whether they occur here or not.
+        note: What a user should know of how it was read.
     """
 
     source: str
     known_labels: tuple[str, ...] = field(default=(), kw_only=True)
+    note: str | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(next(column for column in vars(self).values() if isinstance(column, list)))

@@ -91,7 +91,9 @@ def read_questions(path: str | os.PathLike, name: str = "file", keeps_unanswered
     kept = [question for question in questions.values() if question.answers or keeps_unanswered]
     if not kept:
         raise ValueError(f"{source} holds no questions with answers; give another file, or leave it out.")
-    return Questions(source, tuple(contexts), tuple(titles), kept, len(questions) - len(kept))
+    left_out = len(questions) - len(kept)
+    note = f"{source}: {left_out:,} questions without an answer left out" if left_out else None
+    return Questions(source, tuple(contexts), tuple(titles), kept, left_out, note=note)
 
 
 def _read_answer(answer: Any, context: str, place: str) -> Answer:

@@ -63,6 +63,11 @@ class LabelledTexts(Examples):
     is_tokenized: bool = False
     num_unlabelled: int = 0
 
+    @property
+    def columns(self) -> list[list[str]]:
+        """The texts, of pairs the first ones and the second ones."""
+        return [self.texts] if self.second_texts is None else [self.texts, self.second_texts]
+
     def text(self, index: int) -> str:
         """Of a pair the first text, whose pairs stay together."""
         return self.texts[index]
@@ -181,6 +186,8 @@ def _gather(
             f"{source} holds no texts with a label ({read.num_unlabelled} without): it is empty, or has only titles."
         )
     read.second_texts, read.ids = second_texts or None, ids or None
+    if read.num_unlabelled:
+        read.note = f"{source}: {read.num_unlabelled:,} without a label left out"
     return read
 
 

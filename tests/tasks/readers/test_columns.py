@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import itertools
 
 import pytest
 from conftest import shared_data
@@ -15,7 +16,7 @@ from hf_elmo.tasks.readers.columns import (
     read_tagged_file,
     tagged_from_dataset,
 )
-from hf_elmo.tasks.token_classification import write_predictions
+from hf_elmo.tasks.token_classification import tagged_lines
 
 CONLLU = """\
 # sent_id = 1
@@ -100,14 +101,11 @@ def test_what_cannot_be_read_is_named_by_its_line(write, content, columns, named
     assert f"train_file {str(path)!r}" in message
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_packed_files_and_none(write, tmp_path):
+    assert read_tagged_file(write(bz2.compress(CONLLU.encode()), "x.conllu.BZ2")).lines == [[4, 5, 7], [9]]
     assert_refused(
         FileNotFoundError, ("test_file", "no.conll"), read_tagged_file, tmp_path / "no.conll", name="test_file"
     )
-
-
-def test_packed_files(write):
-    assert read_tagged_file(write(bz2.compress(CONLLU.encode()), "x.conllu.BZ2")).lines == [[4, 5, 7], [9]]
 
 
 def test_real_files():
@@ -175,7 +173,9 @@ def test_what_is_written_is_read_again(tmp_path_factory, words):
     path = tmp_path_factory.getbasetemp() / "written.conll"
     dataset = Dataset.from_dict({"tokens": words, "tags": [["O"] * len(row) for row in words]})
     sentences = tagged_from_dataset(dataset, "x")
-    write_predictions(path, sentences.words, sentences.labels, [["B-X"] * len(row) for row in words])
+    columns = sentences.words, sentences.labels, [["B-X"] * len(row) for row in words]
+    lines = itertools.chain.from_iterable(map(tagged_lines, *columns))
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     read = read_tagged_file(path)
     assert read.words == words
     assert read.labels == [["B-X"] * len(row) for row in words]

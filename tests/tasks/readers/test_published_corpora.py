@@ -92,27 +92,16 @@ def write(folder, name, content):
     return folder / name
 
 
-def as_rows(texts):
-    return [{"text": text, "label": label} for text, label in zip(texts.texts, texts.labels, strict=True)]
-
-
 @pytest.mark.parametrize(("name", "content", "words", "labels"), PUBLISHED)
-def test_a_corpus_is_read_as_it_is_published(tmp_path, name, content, words, labels):
-    sentences = read_tagged_file(write(tmp_path, name, content), name="train_file")
-    assert (sentences.words, sentences.labels) == (words, labels)
-    assert (sentences.note is None) == (name not in NOTES)
-    if name in NOTES:
-        assert NOTES[name] in sentences.note and sentences.note.startswith(f"train_file {str(tmp_path / name)!r}: ")
-
-
-@pytest.mark.parametrize(("name", "content", "words", "labels"), PUBLISHED)
-def test_the_name_says_nothing_that_the_contents_do_not(tmp_path, name, content, words, labels):
-    path = tmp_path / "a.unknown"
-    path.write_bytes(write(tmp_path, name, content).read_bytes())
-    sentences = read_tagged_file(path)
-    assert (sentences.words, sentences.labels) == (words, labels)
+def test_a_corpus_is_read_as_it_is_published_whatever_its_name(tmp_path, name, content, words, labels):
+    published, unknown = write(tmp_path, name, content), tmp_path / "a.unknown"
+    unknown.write_bytes(published.read_bytes())
+    for path in (published, unknown):
+        read = read_tagged_file(path, name="train_file")
+        assert (read.words, read.labels, read.note is None) == (words, labels, name not in NOTES)
+        assert read.note is None or (NOTES[name] in read.note and read.note.startswith(f"train_file {str(path)!r}: "))
     # So are those of files to embed whose names say that they are columns.
-    corpus = corpus_from_files([str(path.rename(tmp_path / "a.conll"))], takes_words=True)
+    corpus = corpus_from_files([str(unknown.rename(tmp_path / "a.conll"))], takes_words=True)
     assert list(corpus.lines()) == words
 
 
@@ -148,16 +137,14 @@ def test_other_files_of_unknown_suffixes_are_read_as_what_they_look_like(tmp_pat
         "text\tlabel\ngood film\t1\nbad, film\t0\n",
         'label,text\n1,good film\n0,"bad, film"\n',
     )
+    wanted = [(row["text"], row["label"]) for row in rows]
     for content in contents:
         path.write_text(content)
-        assert [
-            {"text": t, "label": label}
-            for t, label in zip(*(read_texts(path).texts, read_texts(path).labels), strict=True)
-        ] == rows
+        read = read_texts(path)
+        assert list(zip(read.texts, read.labels, strict=True)) == wanted
     parquet.write_table(pa.Table.from_pylist(rows), path)
-    assert [
-        {"text": t, "label": label} for t, label in zip(*(read_texts(path).texts, read_texts(path).labels), strict=True)
-    ] == rows
+    read = read_texts(path)
+    assert list(zip(read.texts, read.labels, strict=True)) == wanted
     for takes_words in (False, True):
         assert list(corpus_from_files([str(path)], takes_words=takes_words).lines()) == ["good film", "bad, film"]
     path.write_text("(1 (2 good) (2 film))\n")
@@ -166,9 +153,6 @@ def test_other_files_of_unknown_suffixes_are_read_as_what_they_look_like(tmp_pat
     assert holds_senses(str(path))
     path.write_text("good film\n\n[1] bad film\n")
     for takes_words in (False, True):
-        assert list(corpus_from_files([str(path)], takes_words=takes_words).lines()) == [
-            "good film",
-            "",
-            "[1] bad film",
-        ]
+        lines = corpus_from_files([str(path)], takes_words=takes_words).lines()
+        assert list(lines) == ["good film", "", "[1] bad film"]
     assert_refused(ValueError, ("part-1", "text_column"), read_texts, path)
