@@ -33,20 +33,20 @@ _AS_IOB2 = {"E-": "I", "S-": "B"}
 class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
     """Token classification where each token is a whole word, so that no strategy has subwords to join."""
 
-    def gather_pre_entities(
+    def gather_pre_entities(  # type: ignore[override]
         self,
         sentence: str,
         input_ids: np.ndarray,
         scores: np.ndarray,
         offset_mapping: Any,
         special_tokens_mask: np.ndarray,
-        *strategy: AggregationStrategy,
+        aggregation_strategy: AggregationStrategy,
         **places: Any,
     ) -> list[dict[str, Any]]:
         """One entry per word, with its place in the sentence; transformers' own reads one id per token, not a row."""
         if input_ids.ndim == 1:
-            given = (sentence, input_ids, scores, offset_mapping, special_tokens_mask)
-            return super().gather_pre_entities(*given, *strategy, **places)
+            given = (sentence, input_ids, scores, offset_mapping, special_tokens_mask, aggregation_strategy)
+            return super().gather_pre_entities(*given, **places)
         words, characters = places.get("word_ids"), places.get("word_to_chars_map")
         entities = []
         for index in np.flatnonzero(special_tokens_mask == 0):

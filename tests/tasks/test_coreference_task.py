@@ -115,13 +115,15 @@ def make_document(**changes):
 
 
 def test_a_document_is_a_batch_of_its_sentences():
-    document = make_document(speakers=["B", "B", "", "A", "A", "B"])
-    encoded = encode_documents(Documents("x", [make_document(), document]), ElmoCharTokenizer(), use_speakers=True)
+    document, known = (make_document(speakers=names) for names in (["B", "B", "", "A", "A", "B"], [*"BBBAAA"]))
+    documents = Documents("x", [make_document(), document, known])
+    encoded = encode_documents(documents, ElmoCharTokenizer(), use_speakers=True)
     batch = Coreference.collate(None, [encoded[1]])
     assert batch["attention_mask"].tolist() == [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0]]
     assert batch["speaker_ids"].tolist() == [[0, 2, 2, 0, 0], [0, 1, 0, 0, 0], [0, 1, 2, 0, 0]]
     assert batch["labels"].tolist() == [[[0, 1, 0], [4, 6, 0], [3, 4, 1], [2, 4, 2]]]
     assert not Coreference.collate(None, [encoded[0]])["speaker_ids"].any()
+    assert Coreference.collate(None, [encoded[2]])["speaker_ids"][0].tolist() == [0, 2, 2, 2, 0]
     head = CoreferenceHead(lstm_size=2, hidden_size=2, feature_size=2, use_speakers=True)
     assert ElmoForCoreferenceResolution(make_tiny_config(head=head))(**batch).loss.isfinite()
 
