@@ -457,8 +457,11 @@ def _is_list_of_words(value: Any) -> bool:
     return _is_list(value) and (set(map(type, value)) <= {str} or all(isinstance(word, str) for word in value))
 
 
-def kept_lengths(lengths: list[int], limit: int, strategy: TruncationStrategy) -> list[int]:
-    """How many words of a sentence, or of each of a pair, are kept of `lengths` so that they are `limit` together."""
+def kept_lengths(lengths: list[int], max_length: int, num_special: int, strategy: TruncationStrategy) -> list[int]:
+    """How many words of a sentence, or of each of a pair, are kept of `lengths` beside so many special tokens."""
+    limit = max_length - num_special
+    if limit <= 0:
+        raise ValueError(f"max_length is {max_length}; {num_special} special tokens leave no room.")
     excess = sum(lengths) - limit
     if excess <= 0:
         return lengths
@@ -473,7 +476,7 @@ def kept_lengths(lengths: list[int], limit: int, strategy: TruncationStrategy) -
         # Pipelines look for "too short", and go on without truncation.
         raise ValueError(
             f"truncation is {strategy.value!r}, but that sentence is too short to take {excess} words from it; raise "
-            "max_length or cut both with truncation=True."
+            f"max_length (it is {max_length}) or cut both with truncation=True."
         )
     return [length - excess if number == index else length for number, length in enumerate(lengths)]
 
@@ -755,10 +758,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             ]
             limits = lengths = [len(sentence.words) for sentence in sentences]
             if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
-                limit = max_length - frame.num_special * len(sample)
-                if limit <= 0:
-                    raise ValueError(f"max_length is {max_length}; {max_length - limit} special tokens leave no room.")
-                limits = kept_lengths(lengths, limit, truncation_strategy)
+                limits = kept_lengths(lengths, max_length, frame.num_special * len(sample), truncation_strategy)
             windows = [windows_of(*each, cut_side, used_stride) for each in zip(lengths, limits, strict=True)]
             rows = rows_of_windows(windows)
             encodings += [WordEncoding(tuple(zip(sentences, row, strict=True)), frame) for row in rows]

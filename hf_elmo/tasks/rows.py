@@ -34,8 +34,10 @@ def encode_rows(tokenizer: ElmoCharTokenizer, source: str, *texts: Sequence[Any]
         texts: The sentences, texts or lists of words; of pairs the first ones and the second ones.
     """
     dtype, rows = type_of_rows(tokenizer), list[dict[str, Any]]()
-    for start in track(range(0, len(texts[0]), _AT_A_TIME), f"encoding {source}", "thousands"):
-        encoded = tokenizer(*(column[start : start + _AT_A_TIME] for column in texts), **how)
+    starts = range(0, len(texts[0]), _AT_A_TIME)
+    batches = ([column[start : start + _AT_A_TIME] for column in texts] for start in starts)
+    for batch in track(batches, f"encoding {source}", "rows", len(texts[0]), size=lambda batch: len(batch[0])):
+        encoded = tokenizer(*batch, **how)
         for values in zip(*encoded.values(), strict=True):
             rows.append({name: np.asarray(value, dtype) for name, value in zip(encoded, values, strict=True)})
     return rows

@@ -31,8 +31,8 @@ def track(
         size: How many units an item is, its words for example.
     """
     started = printed = time.monotonic()
-    is_terminal, counted = sys.stderr.isatty(), {"total": total, "unit": f" {unit}", "unit_scale": True}
-    options = {"dynamic_ncols": True, "leave": False, "disable": not (shown and is_terminal)}
+    is_terminal, counted = sys.stderr.isatty(), {"total": total, "unit": f" {unit}"}
+    options = {"unit_scale": True, "dynamic_ncols": True, "leave": False, "disable": not (shown and is_terminal)}
     number = 0
     with tqdm(desc=description, **counted, **options) as bar:
         for item in iterable:

@@ -32,7 +32,7 @@ def test_it_is_trained_and_applied_by_the_same_commands(registered, tmp_path, ca
     shown, said = capsys.readouterr()
     assert "| validation | 100.00 |" in shown and "| mix 1 |" in shown
     # A file gets lines and no bars.
-    assert "training: 24 of 24 steps" in said and "24/24 [" not in said and "\x1b" not in said
+    assert "training: 100% 24/24 [" in said and "\r" not in said and "\x1b" not in said
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["settings"]["learning_rate"] == 0.02 and results["kept_step"] in range(2, 25, 2)
     assert (tmp_path / "out" / "validation_predictions.txt").read_text() == "60\n"

@@ -24,6 +24,6 @@ def test_a_file_gets_a_line_each_time_the_interval_is_over_and_a_terminal_a_bar(
     assert list(track(lines, "embedding", "words", **size)) == lines
     shown = sys.stderr.getvalue()
     if stream is io.StringIO:
-        assert shown.count("\n") == 1 and all(part in shown for part in ("embedding:  60%", "3.00/5.00", "00:40<00:26"))
+        assert shown.count("\n") == 1 and all(part in shown for part in ("embedding:  60%", "3/5", "00:40<00:26"))
     else:
         assert "embedding" in shown and "/5.00" in shown and "\n" not in shown
