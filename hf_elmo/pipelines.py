@@ -103,8 +103,12 @@ def context_windows(
     cut: dict[str, Any] = {}
     if max_length is not None:
         room = max_length - len(tokenizer(question)["input_ids"]) - 2
-        cut = {"truncation": "only_second", "max_length": max_length}
-        cut["stride"] = max(room, 0) // 2 if stride is None else stride
+        if room < 1:
+            raise ValueError(
+                f"max_length is {max_length}, which leaves no word of the context beside the question "
+                f"{question[:80]!r}; take a larger one."
+            )
+        cut = {"truncation": "only_second", "max_length": max_length, "stride": room // 2 if stride is None else stride}
     encoded = tokenizer([question], [context], return_overflowing_tokens=True, **cut)
     for row, encoding in enumerate(encoded.encodings):
         places = zip(encoding.sequence_ids, encoding.offsets, strict=True)
