@@ -173,8 +173,9 @@ def project(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     points = np.zeros((len(vectors), 2))
     axes = min(2, len(lengths))
     points[:, :axes] = left[:, :axes] * lengths[:axes]
-    # An axis may point either way: the farthest point is at the right, or at the top.
-    farthest = points[np.abs(points).argmax(axis=0), [0, 1]]
+    # An axis may point either way: the farthest point, the first of several, is at the right, or at the top.
+    is_farthest = np.abs(points) >= 0.999 * np.abs(points).max(axis=0)
+    farthest = points[is_farthest.argmax(axis=0), [0, 1]]
     points *= np.where(farthest < 0, -1, 1)
     total = float((lengths**2).sum())
     return points, float((lengths[:axes] ** 2).sum()) / total if total else 1.0

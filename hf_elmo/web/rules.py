@@ -25,12 +25,15 @@ from ..model.tokenization_elmo import (
 )
 
 _FIRST_KIND = 0xE000
-# What `\X` is (UAX 29), of `regex`: there a linker joins a consonant to whatever it follows.
+# What `\X` is (UAX 29), of the `regex` at hand: in late releases a linker joins a consonant to whatever it follows.
 _HANGUL = r"\p{GCB=L}*(?:\p{GCB=V}+|\p{GCB=LV}\p{GCB=V}*|\p{GCB=LVT})\p{GCB=T}*|\p{GCB=L}+|\p{GCB=T}+"
 _PICTURE = r"\p{ExtPict}(?:\p{GCB=Extend}*\p{GCB=ZWJ}\p{ExtPict})*"
 _SHOWN = r"[^\p{GCB=Control}\p{GCB=CR}\p{GCB=LF}\p{GCB=Prepend}]"
 _MARKS = r"[\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=SpacingMark}]*"
-_IS_LINKED = r"(?<=\p{InCB=Linker}[\p{InCB=Extend}\p{InCB=Linker}]*)"
+_UNSEEN_LINKS = r"[\p{InCB=Extend}\p{InCB=Linker}]*"
+_LINKS_ANY = regex.fullmatch(r"\X", "\u1bab\u0939") is not None
+_BEFORE_LINK = "" if _LINKS_ANY else rf"\p{{InCB=Consonant}}{_UNSEEN_LINKS}"
+_IS_LINKED = rf"(?<={_BEFORE_LINK}\p{{InCB=Linker}}{_UNSEEN_LINKS})"
 _LINKED = rf"(?:{_MARKS}{_IS_LINKED}\p{{InCB=Consonant}})*{_MARKS}"
 _CLUSTER = (
     rf"(?:\r\n|(?=[\p{{GCB=Extend}}\p{{GCB=ZWJ}}]){_LINKED}"

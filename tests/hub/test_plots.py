@@ -83,7 +83,7 @@ def points_of(axes):
     bars = [each.lines[2][0].get_segments() if each.has_yerr else None for each in axes.containers]
     bars = [None if each is None else [bar[1, 1] - bar[0, 1] for bar in each] for each in bars]
     pairs = zip(axes.containers, bars, strict=True)
-    return {each.get_label(): (pytest.approx(each.lines[0].get_ydata()), bar) for each, bar in pairs}
+    return {each.get_label(): (pytest.approx(list(each.lines[0].get_ydata())), bar) for each, bar in pairs}
 
 
 def test_layers_have_points_with_their_deviations(tmp_path):
