@@ -127,7 +127,8 @@ class MuonWithAdamW(torch.optim.Optimizer):
 
     A step of Muon goes along a matrix's momentum with all of its directions made equally long. Gates on top of one
     another in one matrix are maps of their own. The steps are as long as AdamW's usually are, so that one rate suits
-    both. It takes the steps of torch.optim.Muon(adjust_lr_fn="match_rms_adamw"), to rounding, in a third of the time.
+    both. It takes the steps of torch.optim.Muon(adjust_lr_fn="match_rms_adamw"), to rounding, in a third of the time:
+    all maps of one shape go through each product together.
 
     Args:
         groups: Parameters with their "weight_decay"; those with "num_maps" are matrices of so many maps.
@@ -147,6 +148,8 @@ class MuonWithAdamW(torch.optim.Optimizer):
         self._adamw.param_groups = [group for group in self.param_groups if "num_maps" not in group]
         self._adamw.state = self.state
         self._adamw.step()
+        # Each map with its momentum and its group, by the shape of its momentum laid down.
+        maps: dict[torch.Size, list[tuple[Tensor, Tensor, dict[str, Any]]]] = {}
         for group in self.param_groups:
             for matrix in group["params"] if "num_maps" in group else ():
                 if matrix.grad is None:
@@ -157,27 +160,28 @@ class MuonWithAdamW(torch.optim.Optimizer):
                 momentum = state["momentum_buffer"]
                 momentum.lerp_(matrix.grad, 1 - group["momentum"])
                 ahead = matrix.grad.lerp(momentum, group["momentum"])
-                maps = (group["num_maps"], -1)
-                dtype = product_dtype(torch.bfloat16, matrix.device.type)
-                directions = orthogonalize(ahead.unflatten(0, maps).to(dtype))
-                step_length = _STEP_LENGTH * math.sqrt(max(directions.shape[1:]))
-                matrix.mul_(1 - group["lr"] * group["weight_decay"])
-                matrix.unflatten(0, maps).add_(directions, alpha=-group["lr"] * step_length)
+                for part, direction in zip(*(each.chunk(group["num_maps"]) for each in (matrix, ahead)), strict=True):
+                    direction = direction if len(direction) <= direction.shape[1] else direction.T
+                    maps.setdefault(direction.shape, []).append((part, direction, group))
+        for alike in maps.values():
+            dtype = product_dtype(torch.bfloat16, alike[0][0].device.type)
+            directions = orthogonalize(torch.stack([direction for _, direction, _ in alike]).to(dtype))
+            for (part, _, group), direction in zip(alike, directions, strict=True):
+                step_length = _STEP_LENGTH * math.sqrt(max(part.shape))
+                part.mul_(1 - group["lr"] * group["weight_decay"])
+                part.add_(direction if direction.shape == part.shape else direction.T, alpha=-group["lr"] * step_length)
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:
     """Matrices of the same singular vectors, their singular values all near to 1 (between 0.5 and 1.5).
 
     Args:
-        matrices: N matrices, (N, R, C).
+        matrices: N matrices, (N, R, C) with R <= C.
     Returns: (N, R, C), in the dtype of `matrices`, in which bfloat16 is enough.
     """
     found = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    is_tall = found.shape[1] > found.shape[2]
     for _ in range(_NUM_ITERATIONS):
-        # Of the shorter side.
-        gram = found.mT @ found if is_tall else found @ found.mT
+        gram = found @ found.mT
         change = torch.baddbmm(gram, gram, gram, beta=_CUBIC, alpha=_QUINTIC)
-        factors = (found, change) if is_tall else (change, found)
-        found = torch.baddbmm(found, *factors, beta=_LINEAR)
+        found = torch.baddbmm(found, change, found, beta=_LINEAR)
     return found
