@@ -77,8 +77,10 @@ class ElmoEmbedder:
             place, weights = usable_device(device), getattr(torch, dtype)
             found = load_model(ElmoModel, str(model), weights).to(place).eval()  # type: ignore[arg-type]
             tokenizer = load_tokenizer(str(model), found.config)
+        elif tokenizer is None:
+            raise ValueError("tokenizer is None; with a model give the one saved with it.")
         self.name, self.model = str(found.name_or_path), cast("ElmoModel", found.base_model)
-        self.tokenizer, self.max_words_per_batch = cast("ElmoCharTokenizer", tokenizer), max_words_per_batch
+        self.tokenizer, self.max_words_per_batch = tokenizer, max_words_per_batch
         width, expected = self.tokenizer.max_characters_per_word, found.config.max_characters_per_word
         if width != expected:
             raise ValueError(

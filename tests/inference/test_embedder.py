@@ -181,6 +181,7 @@ def test_what_is_wrong_is_named(embedder):
         ({"device": "abacus"}, ValueError, "abacus"),
         ({"dtype": "int8"}, ValueError, "dtype"),
         ({"max_words_per_batch": 0}, ValueError, "max_words_per_batch is 0"),
+        ({"model": shared_model()}, ValueError, "tokenizer is None"),
         (
             {"model": shared_model(), "tokenizer": ElmoCharTokenizer(max_characters_per_word=9)},
             ValueError,
