@@ -19,7 +19,7 @@ from .model.configuration_elmo import ElmoConfig
 from .model.modeling_elmo import pack_layers
 from .model.modeling_elmo_coref import read_clusters
 from .model.modeling_elmo_tasks import Span, best_spans, read_spans
-from .text.sentence_ends import cut_sentences
+from .text.raw_text import cut_sentences
 
 # transformers 5 has no pipeline of this kind any more, and refuses its old name, question-answering.
 QUESTION_ANSWERING = "extractive-question-answering"

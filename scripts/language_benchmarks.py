@@ -26,7 +26,7 @@ from hf_elmo import ElmoEmbedder, ElmoScorer
 from hf_elmo.hub.provenance import describe_run, write_json
 from hf_elmo.inference.word_places import place_words
 from hf_elmo.inference.word_uses import unit
-from hf_elmo.text import sentence_ends
+from hf_elmo.text.raw_text import cut_sentences
 
 DIRECTIONS = ("forward", "backward", "sum", "joint")
 # How WordNet's keys number the parts of speech; adjectives that belong to another one have a number of their own.
@@ -134,7 +134,7 @@ def read_stories(path: str) -> dict[int, list[str]]:
 def surprisals_of_story(scorer: ElmoScorer, words: Sequence[str]) -> dict[str, np.ndarray]:
     """Bits of each word that was shown, the sum of those of the tokens that it is cut into; states are carried."""
     story = " ".join(words)
-    sentences = [story[start:end] for start, end in sentence_ends.cut_sentences(story)]
+    sentences = [story[start:end] for start, end in cut_sentences(story)]
     sums = {name: np.zeros(len(words)) for name in ("forward", "backward")}
     start = 0
     for text, scores in zip(sentences, scorer.stream(sentences, carry_state=True), strict=True):

@@ -56,7 +56,7 @@ def build_vocabulary(arguments: VocabularyArguments) -> WordVocabulary:
     """
     from ..hub.provenance import describe_run, write_json
     from ..model.tokenization_elmo import ElmoCharTokenizer
-    from ..text.first_look import look_at
+    from ..text.raw_text import look_at
     from ..text.spelling import SpellingModel
     from ..text.vocabulary import WordCounter
 

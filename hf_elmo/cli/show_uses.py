@@ -95,7 +95,6 @@ def _open_texts(
     from ..inference.senses import holds_senses, read_senses
     from ..inference.use_maps import CLUSTER
     from ..tasks.readers.columns import read_tagged_file
-    from ..text.columns import COLUMN_FORMATS
     from ..text.corpora import expand_patterns
     from ..text.files import suffix_of
 
@@ -105,7 +104,7 @@ def _open_texts(
         return "sense", (read_senses(file, name) for file in files)
     if arguments.words is None:
         raise ValueError("--words is missing; only files of senses say themselves which words are meant.")
-    if files and all(COLUMN_FORMATS.get(suffix_of(file)) == "conllu" for file in files):
+    if files and all(suffix_of(file) == ".conllu" for file in files):
         tagged = (read_tagged_file(file, name=name) for file in files)
         return "part of speech", (zip(each.words, each.labels, strict=True) for each in tagged)
     corpus = open_text(arguments)

@@ -56,7 +56,7 @@ def open_text(arguments: Any, **options: Any) -> Corpus:
 
 def warn_of_raw_text(arguments: Any, pre_tokenizer: str, corpus: Corpus) -> None:
     """Say, on stderr, where the first lines of a text do not look as a tokenizer with that pre_tokenizer reads them."""
-    from ..text.first_look import look_at
+    from ..text.raw_text import look_at
 
     # Standard input is read once.
     if arguments.input_file != STANDARD_INPUT:

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.arguments import check_cutting, cutting_of
-from ..text.corpora import Corpus
-from ..text.first_look import files_in_both, look_at
+from ..text.corpora import Corpus, files_in_both
 from ..text.progress import track
+from ..text.raw_text import look_at
 from ..text.vocabulary import MANY_UNKNOWN, MAX_VOCAB_SIZE, UNK_TOKEN, WordCounter, WordVocabulary
 from .arguments import PretrainingArguments
 from .baselines import count_baselines

@@ -13,7 +13,7 @@ from transformers.trainer_utils import IntervalStrategy
 from ..given import check_least
 from ..text.corpora import is_in_fraction, load_named_dataset
 from .arguments import STEPS, DatasetArguments, FileArguments, TaskTrainingArguments
-from .readers.examples import AnyExamples
+from .readers import AnyExamples
 
 
 def read_splits(

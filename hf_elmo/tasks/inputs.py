@@ -19,7 +19,7 @@ from ..model.modeling_elmo_tasks import ElmoDense
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.word_vectors import WordTable, build_word_table, read_word_vectors
 from .arguments import TaskArguments
-from .readers.examples import Examples
+from .readers import Examples
 
 LEARNED_SIZE = 50
 # A word that is known must occur, or its vector stays random; one that occurs once teaches what unknown words are.

@@ -23,8 +23,8 @@ from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..pipelines import QUESTION_ANSWERING, context_windows
 from ..text.arguments import PreTokenizer
 from ..text.files import suffix_of
-from ..text.first_look import look_at
 from ..text.progress import track
+from ..text.raw_text import look_at
 from .arguments import PRE_TOKENIZER, FileArguments, TaskArguments
 from .data import name_source, read_splits
 from .metrics import score_answers

@@ -15,7 +15,7 @@ from ..inference.pages import Passage
 from ..model.configuration_elmo import SequenceClassificationHead
 from ..model.modeling_elmo_tasks import ElmoForSequenceClassification
 from ..text.arguments import PreTokenizer
-from ..text.first_look import look_at
+from ..text.raw_text import look_at
 from .arguments import PRE_TOKENIZER, DatasetArguments, TaskArguments
 from .data import read_splits
 from .metrics import score_classes

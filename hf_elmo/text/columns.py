@@ -12,22 +12,18 @@ from typing import Literal
 from ..given import quoted
 from .files import numbered_lines, text_lines
 
-ColumnFormat = Literal["conll", "conllu", "conll2012"]
-# What suffixes say; "conll" are columns of any kind, whose contents say more.
-COLUMN_FORMATS: dict[str, ColumnFormat] = {
-    ".conllu": "conllu",
-    **dict.fromkeys((".conll", ".iob", ".iob2", ".bio"), "conll"),
-}
+# Names of files that say that they are columns; what kind, their contents say.
+COLUMN_SUFFIXES = (".conllu", ".conll", ".iob", ".iob2", ".bio")
 CONLLU_COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 CONLL2012_COLUMNS = (
     *("document", "part", "number", "word", "pos", "parse", "lemma", "frameset", "sense", "speaker", "entities"),
 )
+BEGIN_2012 = "#begin document"
 # OntoNotes escapes two marks, and only these.
 CONLL2012_ESCAPES = {"/.": ".", "/?": "?"}
 _DOCUMENT = "-DOCSTART-"
-_BEGIN_2012 = "#begin document"
 _COMMENT = re.compile(r"#+(?:\s|$)")
-_COMMENT_IN_CELL = re.compile(r"#+\s+\S")
+_COMMENT_IN_CELL = re.compile(r"#+ +\S")
 _SPACES = re.compile("[ \t]+")
 # "3-4" are the two words written as one, "8.1" a word that is not written at all: neither is a word of the sentence.
 _RANGE_OR_EMPTY = re.compile(r"\d+[-.]\d+")
@@ -41,12 +37,17 @@ _LOOKED_AT = 20_000
 Row = tuple[int, list[str]]
 
 
+def split_cells(line: str) -> list[str]:
+    """The cells of a line, between tabs where it has any."""
+    return [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
+
+
 @dataclass(frozen=True)
 class ColumnLayout:
     """How a file of columns is written."""
 
-    format: ColumnFormat  # "conllu"; "conll2012", as OntoNotes is given; or "conll" for all others
-    encoding: str = "utf-8"  # or "iso-8859-1"
+    format: Literal["conll", "conllu", "conll2012"]  # the last as OntoNotes is given, the first all others
+    encoding: str  # "utf-8" or "iso-8859-1"
     has_tabs: bool = True  # whether tabs stand between columns, rather than any run of spaces or tabs
     names: tuple[str, ...] = ()  # of the columns; of "conll" the first line, if that is asked for
     header_line: int = 0  # the number of that line; 0 for none
@@ -72,15 +73,10 @@ class ColumnLayout:
         """Whether a line that a sentence may begin with is none of its words: `#` is a word, too."""
         if self.format != "conll" or self.has_index:
             return line.startswith("#")
-        if not _COMMENT.match(line) or not self.widths:
-            return False
-        cells = self.cells(line)
-        if len(cells) not in self.widths:
-            return True
+        if len(self.cells(line)) not in self.widths:
+            return bool(self.widths and _COMMENT.match(line))
         # With as many columns as words have: `# id 7f\tdomain=en`, and `## 00001\tthe sentence`.
-        if not self.has_tabs:
-            return "\t" in line
-        return bool(_COMMENT_IN_CELL.match(cells[0])) and cells[-1] not in self.last_cells
+        return "\t" in line and bool(_COMMENT_IN_CELL.match(line)) and line.rpartition("\t")[2] not in self.last_cells
 
     def note(self, source: str, word_column: int | str | None) -> str | None:
         """What a user should know of how a file is read, in a line; None where nothing is unusual."""
@@ -92,15 +88,9 @@ class ColumnLayout:
         return f"{source}: {'; '.join(parts)}" if parts else None
 
 
-def read_layout(
-    path: str | os.PathLike, name: str, column_format: ColumnFormat = "conll", has_header: bool = False
-) -> ColumnLayout:
-    """How a file of columns is written, by its beginning.
+def read_layout(path: str | os.PathLike, name: str, has_header: bool = False) -> ColumnLayout:
+    """How a file of columns is written, by its beginning; with has_header the first line has the names of columns.
 
-    Args:
-        path, name: As of `numbered_lines`.
-        column_format: "conllu" where the file is to be read as such; of "conll" the contents say which kind it is.
-        has_header: Whether the first line of "conll" has the names of its columns.
     Raises: ValueError naming the line that is not UTF-8 where the file does not look like ISO-8859-1 either, as which
         CoNLL-2002 is given.
     """
@@ -109,16 +99,16 @@ def read_layout(
     lines = list(islice(text_lines(path, name, encoding), _LOOKED_AT))
     filled = [number for number, line in enumerate(lines) if not _is_between_sentences(line)]
     header = lines[filled[0]] if filled else ""
-    behind = filled[1:] if has_header else filled
-    first = next((lines[number] for number in behind if not lines[number].startswith("#")), header)
-    if column_format == "conll" and any(line.startswith(_BEGIN_2012) for line in lines):
+    first = next((lines[number] for number in filled[has_header:] if not lines[number].startswith("#")), header)
+    if any(line.startswith(BEGIN_2012) for line in lines):
         return ColumnLayout("conll2012", encoding, "\t" in first, CONLL2012_COLUMNS, word=3, label=10)
-    if column_format == "conllu" or _is_conllu(first):
+    # Or the formats of 2006 and 2007, which have its first columns.
+    if first.count("\t") == len(CONLLU_COLUMNS) - 1 and re.match(r"\d+(?:[-.]\d+)?\t", first):
         return ColumnLayout("conllu", encoding, True, CONLLU_COLUMNS, word=1, label=3)
     layout = ColumnLayout("conll", encoding, "\t" in (header if has_header else first))
-    if has_header:
-        layout = replace(layout, names=tuple(layout.cells(header)), header_line=filled[0] + 1 if filled else 0)
-        lines[: layout.header_line] = []
+    if has_header and filled:
+        layout = replace(layout, names=tuple(layout.cells(header)), header_line=filled[0] + 1)
+        del lines[: layout.header_line]
     blocks = [
         [layout.cells(line) for line in dropwhile(_COMMENT.match, block)]
         for is_between, block in groupby(lines, _is_between_sentences)
@@ -154,7 +144,7 @@ def column_sentences(
 ) -> Iterator[list[Row]]:
     """The cells of each sentence of a file in some columns, a row for each word; comments and headers are left out.
 
-    Raises: ValueError naming the file and the line that has no such columns, or nothing in one, or is no CoNLL-U.
+    Raises: ValueError naming the file and the line that has no such columns, or nothing in one.
     """
     has_ids = layout.format == "conllu" or layout.has_index
     sentence: list[Row] = []
@@ -175,35 +165,25 @@ def column_sentences(
         there = {column % size for column in columns if -size <= column < size and cells[column]}
         # Sentences of CoNLL-2012 have a column for each predicate.
         has_moved = layout.format == "conll" and size != width and min(columns) < 0
-        # Words alone are taken of less than CoNLL-U, too.
-        is_whole = size == len(CONLLU_COLUMNS) and cells[0].isdecimal()
-        if len(there) < len(columns) or has_moved or (layout.format == "conllu" and len(columns) > 1 and not is_whole):
+        if len(there) < len(columns) or has_moved:
             raise ValueError(
                 f"{name} {str(path)!r}, line {number} is {quoted(cells)}, and the first line has {width} columns; "
                 f"wanted text in the columns {' and '.join(map(str, columns))} (from 0, or backwards from -1 where all "
-                f"lines have as many), and of CoNLL-U {len(CONLLU_COLUMNS)} columns, the first a number. Repair the "
-                "line (only words between tabs hold spaces), or set --word_column and --label_column."
+                "lines have as many). Repair the line (only words between tabs hold spaces), or set --word_column and "
+                "--label_column."
             )
         sentence.append((number, [cells[column] for column in columns]))
 
 
-def conll_sentences(
-    path: str | os.PathLike, name: str, column_format: ColumnFormat, word_column: int | None = None
-) -> Iterator[list[str]]:
+def conll_sentences(path: str | os.PathLike, name: str, word_column: int | None = None) -> Iterator[list[str]]:
     """The words of each sentence of a file, those of `word_column` or of the format's own; raises ValueError, too."""
-    layout = read_layout(path, name, column_format)
+    layout = read_layout(path, name)
     for sentence in column_sentences(path, layout, name, [layout.word if word_column is None else word_column]):
         yield [layout.word_in(cell) for _, (cell,) in sentence]
 
 
 def _is_between_sentences(line: str) -> bool:
     return not line.strip(" \t") or line.startswith(_DOCUMENT)
-
-
-def _is_conllu(line: str) -> bool:
-    """Whether a line is a word of CoNLL-U, or of the formats of 2006 and 2007 that have its first columns."""
-    cells = line.split("\t")
-    return len(cells) == len(CONLLU_COLUMNS) and bool(re.fullmatch(r"\d+(?:[-.]\d+)?", cells[0]))
 
 
 def _looks_western(content: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import glob
 import hashlib
 import json
@@ -18,7 +19,7 @@ from datasets.exceptions import DatasetsError
 from pyarrow import ArrowException
 
 from ..given import UNREADABLE, quoted, reason
-from .columns import COLUMN_FORMATS, conll_sentences
+from .columns import COLUMN_SUFFIXES, conll_sentences
 from .files import check_characters, check_records, form_of, records, suffix_of, text_lines
 
 # A line, to be cut into words, or words that are taken as they are.
@@ -123,29 +124,29 @@ def corpus_from_files(
         text_column: Column of JSON and Parquet records that holds the text.
         by_document: Whether text files are read by documents; one is held in memory at a time.
         takes_words: Whether records may be lists of words too: lists in JSON and Parquet, and the sentences of files
-            whose suffixes are of CoNLL columns (`columns.COLUMN_FORMATS`).
+            whose suffixes are of CoNLL columns (`columns.COLUMN_SUFFIXES`).
         word_column: Place of the words among CoNLL columns, from 0 or backwards from -1; all files are read as columns
             then. None for the format's own.
     Raises: FileNotFoundError for a pattern without a file; ValueError, here or when its turn comes, naming the file and
         the line or the record, for what cannot be read.
     """
     files = expand_patterns(patterns, name)
-    how = {"column": text_column, "by_document": by_document, "takes_words": takes_words, "word_column": word_column}
-    # Lists are what `datasets` shards and shuffles by: the files alone are one.
-    read = {"files": files, "name": name, **how}
-    return Corpus(IterableDataset.from_generator(_read_files, gen_kwargs=read), name, tuple(files))
+    return _stream(files, name, tuple(files), text_column, by_document, takes_words, word_column)
 
 
 def corpus_from_file(file: str | os.PathLike, name: str) -> Corpus:
     """Stream one file by its path: what another corpus holds out, which is not there yet, or - for standard input."""
-    read = {"files": [os.fspath(file)], "name": name}
-    return Corpus(IterableDataset.from_generator(_read_files, gen_kwargs=read), name)
+    return _stream([os.fspath(file)], name)
 
 
-def _read_files(files: Sequence[str], **how: Any) -> Iterator[dict[str, Any]]:
-    for file in files:
-        for text in _texts_in(file, **how):
-            yield {"text": text}
+def _stream(files: list[str], name: str, known: tuple[str, ...] = (), *how: Any) -> Corpus:
+    # Lists are what `datasets` shards and shuffles by: the files alone are one.
+    records = IterableDataset.from_generator(_read_files, gen_kwargs={"files": files, "name": name, "how": how})
+    return Corpus(records, name, known)
+
+
+def _read_files(files: Sequence[str], name: str, how: tuple) -> Iterator[dict[str, Any]]:
+    return ({"text": text} for file in files for text in _texts_in(file, name, *how))
 
 
 def _texts_in(
@@ -156,9 +157,8 @@ def _texts_in(
     takes_words: bool = False,
     word_column: int | None = None,
 ) -> Iterator[Any]:
-    column_format = COLUMN_FORMATS.get(suffix_of(file)) or (None if word_column is None else "conll")
-    if takes_words and column_format is not None:
-        return conll_sentences(file, name, column_format, word_column)
+    if takes_words and (word_column is not None or suffix_of(file) in COLUMN_SUFFIXES):
+        return conll_sentences(file, name, word_column)
     if form_of(file, name) != "unknown":
         read = enumerate(records(file, name, column))
         return (_text_of(record, column, place, takes_words, not number) for number, (place, record) in read)
@@ -219,13 +219,13 @@ def load_named_dataset(
         saved = load_from_disk(dataset_name)
         # A single split has no name.
         splits = saved if isinstance(saved, DatasetDict) else DatasetDict({split or str(saved.split or "train"): saved})
-        for each in splits.values():
+        chosen = splits if split is None else splits[split]
+        for each in [chosen] if split else splits.values():
             # Arrow believes a file's own word for where each text ends: a wrong one would end the process.
             each.data.validate(full=True)
-        chosen = splits if split is None else splits[split]
         return chosen.to_iterable_dataset() if streaming else chosen
     except (ArrowException, DatasetsError, OSError, *UNREADABLE) as error:
-        which = f"dataset_config_name {config_name!r}" + (f", split {split!r}" if split else "")
+        which = f"dataset_config_name {config_name!r}, split {split!r}"
         raise ValueError(
             f"dataset_name {dataset_name!r} ({which}) cannot be loaded: {reason(error.__cause__ or error)}. Check the "
             "name; offline, give a directory or a dataset that was loaded before."
@@ -254,3 +254,8 @@ def expand_patterns(patterns: Sequence[str], name: str) -> list[str]:
         if os.path.getsize(file) == 0:
             raise ValueError(f"{name} {file!r} is an empty file; give one with text in it, or leave it out.")
     return list(dict.fromkeys(files))
+
+
+def files_in_both(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    """The files of the second list that stand in the first one too, under the same name or as a copy."""
+    return [file for file in second if any(filecmp.cmp(file, other, shallow=False) for other in first)]

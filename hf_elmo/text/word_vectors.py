@@ -36,7 +36,6 @@ class WordVectors(NamedTuple):
 def read_word_vectors(
     file: str | os.PathLike,
     words: Iterable[str] | None = None,
-    max_words: int | None = None,
     vector_size: int | None = None,
     lower_case: bool = False,
 ) -> WordVectors:
@@ -50,13 +49,11 @@ def read_word_vectors(
     Args:
         file: As of `numbered_lines`; a file in an archive is "zip://glove.6B.300d.txt::glove.6B.zip".
         words: Words to look for; None for all.
-        max_words: Most words to take, those that come first; None for no limit.
         vector_size: Size D of the vectors; None takes it from the first line, whose word then has to be without spaces.
         lower_case: Whether the file's words are lower-cased, `<S>` and `</S>` excepted.
     Raises: FileNotFoundError; ValueError naming the file and the line where it is damaged, or when no word is found.
     """
     wanted = None if words is None else set(words)
-    limit = min((n for n in (max_words, None if wanted is None else len(wanted)) if n is not None), default=None)
     found: dict[str, None] = {}
     numbers, num_entries, promised, size = array("f"), 0, None, vector_size
     for number, line in numbered_lines(file, "word_vectors", _LONGEST_LINE):
@@ -89,7 +86,7 @@ def read_word_vectors(
                     raise ValueError(f"{where} holds {quoted(fields)} where finite numbers are wanted; mend the line.")
                 numbers.frombytes(vector.tobytes())
                 found[word] = None
-                if len(found) == limit:
+                if wanted is not None and len(found) == len(wanted):
                     break
     else:
         if promised not in (None, num_entries) or not num_entries:

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from refusals import assert_refused
 
-from hf_elmo.text.corpora import corpus_from_dataset, corpus_from_file, corpus_from_files, load_named_dataset
+from hf_elmo.text.corpora import (
+    corpus_from_dataset,
+    corpus_from_file,
+    corpus_from_files,
+    files_in_both,
+    load_named_dataset,
+)
 
 COMPRESSED = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
 LINES = ["A / B", "", " spaced  out ", "A / B", "é"]
@@ -181,6 +187,15 @@ def test_a_damaged_saved_dataset_is_read_or_refused_by_name(saved, place, conten
         file.write_bytes(whole)
 
 
+def test_files_in_both_texts_are_found_by_name_and_by_content(tmp_path):
+    for name, content in (("a", "x y\n"), ("b", "x z\n"), ("c", "x y z\n"), ("copy", "x z\n")):
+        (tmp_path / name).write_text(content)
+    (tmp_path / "link").symlink_to(tmp_path / "c")
+    a, b, c, copy, link = (str(tmp_path / name) for name in ("a", "b", "c", "copy", "link"))
+    assert files_in_both([a, b, c], [copy, link]) == [copy, link]
+    assert files_in_both([a, b], [c]) == files_in_both([], [a]) == []
+
+
 # Parts
 
 
@@ -202,8 +217,8 @@ def test_holding_out_and_sharding_keep_documents_whole(tmp_path):
     assert sorted(kept + others) == sorted(documents) and 0 < len(others) < len(kept)
     parts = [read_documents(train.shard(rank, 2)) for rank in range(2)]
     assert sorted(parts[0] + parts[1]) == sorted(kept)
-    # Empty lines are nobody's part.
-    (tmp_path / "gaps.text").write_text("".join(f"{line}\n\n" for line in range(10)))
+    # Lines without words are nobody's part.
+    (tmp_path / "gaps.text").write_text("".join(f"{line}\n \n" for line in range(10)))
     assert [len(read(open_files(tmp_path / "gaps.text").shard(rank, 2))) for rank in range(2)] == [5, 5]
 
 
@@ -267,7 +282,7 @@ NESTED = b'{"text": "c", "x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}\n"
         ("a.txt.gz", gzip.compress(b"good\n" * 20_000 + b"caf\xe9 au lait\ngood\n"), ("line 20001", "0xE9")),
         ("b.conll", "a O\n가 O\n".encode("euc-kr"), ("line 2", "0xB0")),
         ("c.conll", b"a O\nb\n", ("line 2", "word_column")),
-        ("d.conllu", b"1\ta\n2\t\n", "line 2"),
+        ("d.conllu", b"1\ta\tX\n2\t\tX\n", "line 2"),
     ],
 )
 def test_bad_records_are_named_by_file_and_line(tmp_path, name, content, place):
@@ -304,6 +319,7 @@ def test_names_of_no_text_are_refused(tmp_path):
 
 
 def test_records_that_end_pyarrows_process_are_refused_before_it_reads_them(tmp_path):
-    for bad in (NESTED, b"null\n"):
-        (tmp_path / "train.jsonl").write_bytes(bad + GOOD)
-        assert_refused(ValueError, "train.jsonl", corpus_from_dataset, str(tmp_path))
+    for content in (NESTED + GOOD, b"null\n" + GOOD, b"", b"\xff\xfe"):
+        (tmp_path / "train.jsonl").write_bytes(content)
+        message = assert_refused(ValueError, str(tmp_path), corpus_from_dataset, str(tmp_path))
+        assert len(message) < 800 and "\n" not in message

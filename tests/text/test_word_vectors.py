@@ -83,8 +83,6 @@ def test_words_may_hold_spaces(write):
 def test_only_wanted_words_are_taken_in_the_order_of_the_file_and_no_line_read_behind_them(write):
     path = write(["9 2", *LINES, "dog 1"])
     assert_read(read_word_vectors(path, ["né", "the"]), ["the", "né"], VECTORS[[0, 2]])
-    assert_read(read_word_vectors(path, max_words=2), WORDS[:2], VECTORS[:2])
-    assert_read(read_word_vectors(path, ["né", "cat", "the"], max_words=1), WORDS[:1], VECTORS[:1])
     assert_refused(ValueError, "line 5", read_word_vectors, path)
     found = read_word_vectors(write(["Cat 1 2", "cat 3 4", "<S> 5 6", "MAT 7 8"]), lower_case=True)
     assert_read(found, ["cat", "<S>", "mat"], [[1, 2], [5, 6], [7, 8]])

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datasets import ClassLabel, Dataset
 
 from ...given import quoted
-from ...text.columns import COLUMN_FORMATS, CONLLU_COLUMNS, column_sentences, read_layout
-from ...text.files import form_of, suffix_of
-from .examples import Examples
+from ...text.columns import CONLLU_COLUMNS, column_sentences, read_layout
+from ...text.files import form_of
+from . import Examples
 from .propositions import read_brackets
 
 _NUMBER = re.compile(r"-?\d+")
@@ -20,17 +20,11 @@ _NUMBER = re.compile(r"-?\d+")
 
 @dataclass
 class TaggedSentences(Examples):
-    """One part of a tagged corpus.
-
-    Args:
-        words: The words of each sentence.
-        labels: The label of each word.
-        lines: The line that each word stood on, counted from 1, where it comes from a file.
-    """
+    """One part of a tagged corpus: the words of each sentence, and the label of each word."""
 
     words: list[list[str]]
     labels: list[list[str]]
-    lines: list[list[int]] | None = None
+    lines: list[list[int]] | None = None  # the line that each word stood on, from 1, where it comes from a file
 
     def text(self, index: int) -> str:
         return " ".join(self.words[index])
@@ -56,18 +50,16 @@ def read_tagged_file(
 ) -> TaggedSentences:
     """Read a file with a word and its label on each line, and a blank line between sentences.
 
-    These are told apart by what they hold, whatever their names: CoNLL-U (universaldependencies.org/format.html),
-    whose multiword ranges and empty nodes are no words; the columns of CoNLL-2012, as which OntoNotes is given; and all
-    others (Tjong Kim Sang and De Meulder 2003), in which tabs, or any run of spaces or tabs, stand between columns.
-    Only words between tabs can hold spaces. Lines that begin with `-DOCSTART-` end a sentence. Comments before a
-    sentence are skipped where they differ from words, among which `#` may be.
+    What it holds says which columns it has, whatever its name: those of CoNLL-U, whose multiword ranges and empty nodes
+    are no words; of CoNLL-2012, as which OntoNotes is given; or any others, with tabs, or any run of spaces or tabs,
+    between them. Only words between tabs can hold spaces. Lines that begin with `-DOCSTART-` end a sentence. Comments
+    before a sentence are skipped where they differ from words, among which `#` may be.
 
     Args:
         path: The file, UTF-8, or ISO-8859-1 as CoNLL-2002 has it; compressed or not.
-        word_column: Number (from 0; negative ones from the end) or name; None for the format's own: the first, or
-            FORM of CoNLL-U. A string of digits is a number. Names are those of CoNLL-U and of CoNLL-2012; in others
-            the first line is a header.
-        label_column: The same; by default the last one, UPOS of CoNLL-U, and named entities of CoNLL-2012.
+        word_column, label_column: Number (from 0; negative ones from the end), also as a string, or name: of CoNLL-U
+            and of CoNLL-2012 the usual ones, of others that in the first line. None for the first and the last column,
+            FORM and UPOS of CoNLL-U, words and named entities of CoNLL-2012.
         name: The argument that named the file, for errors.
     Raises: FileNotFoundError; ValueError naming the argument, the file and the line of whatever cannot be read, also
         when the column of labels is left open (`_`) throughout.
@@ -77,7 +69,7 @@ def read_tagged_file(
         raise ValueError(f"{source} is no file of columns; read JSON and Parquet with --dataset_name and its folder.")
     asked = {"word_column": word_column, "label_column": label_column}
     has_header = any(column is not None and not _NUMBER.fullmatch(str(column)) for column in asked.values())
-    layout = read_layout(path, name, COLUMN_FORMATS.get(suffix_of(path), "conll"), has_header)
+    layout = read_layout(path, name, has_header)
     word_at, label_at = (
         default if asked[argument] is None else _find_column(argument, asked[argument], layout.names, source)
         for argument, default in (("word_column", layout.word), ("label_column", layout.label))
@@ -126,12 +118,11 @@ def tagged_from_dataset(
     class_names = inner.names if isinstance(inner, ClassLabel) else None
     words, labels = dataset[word_column][:], dataset[label_column][:]
     for row, (row_words, row_labels) in enumerate(zip(words, labels, strict=True)):
-        are_lists = isinstance(row_words, list) and isinstance(row_labels, list) and len(row_words) == len(row_labels)
+        are_lists = _is_list_of(str, row_words) and _is_list_of((str, int), row_labels)
         if (
             not are_lists
-            or not all(isinstance(word, str) for word in row_words)
-            or not all(isinstance(label, (str, int)) for label in row_labels)
-            or (class_names is not None and not all(0 <= label < len(class_names) for label in row_labels))
+            or len(row_words) != len(row_labels)
+            or (class_names is not None and not {*row_labels} <= {*range(len(class_names))})
         ):
             raise ValueError(
                 f"{source}, row {row}: the columns {word_column!r} and {label_column!r} hold {quoted(row_words)} and "
@@ -141,6 +132,10 @@ def tagged_from_dataset(
         raise ValueError(f"{source} holds no words; leave it out, or choose another dataset.")
     labels = [[str(label) if class_names is None else class_names[label] for label in row] for row in labels]
     return TaggedSentences(source, words, labels, known_labels=tuple(class_names or ()))
+
+
+def _is_list_of(kind: type | tuple[type, ...], values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(value, kind) for value in values)
 
 
 def _find_column(argument: str, column: int | str | None, header: Sequence[str], source: str) -> int:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import NamedTuple
 
 from ...given import quoted
-from ...text.columns import CONLL2012_ESCAPES
+from ...text.columns import CONLL2012_ESCAPES, split_cells
 from ...text.files import text_lines
-from .examples import Examples
+from . import Examples
 
 _BEGIN = re.compile(r"#begin document \((?P<name>.*)\)(?:; part (?P<part>\d{1,9}))?\s*")
 _END = "#end document"
@@ -30,22 +32,14 @@ class Mention(NamedTuple):
 
 @dataclass
 class Document:
-    """One part of a document: its sentences, and which of their mentions name the same.
+    """One part of a document: its sentences, and which of their mentions name the same; none is in two clusters."""
 
-    Args:
-        name: As the file calls it.
-        part: The number of the part; each has clusters of its own.
-        sentences: The words of each sentence.
-        clusters: Mentions in the order of the text, words being counted from 0 over the whole part; clusters in the
-            order of their first mentions. No mention is in two of them.
-        speakers: Who says each word, "" where the file says nothing; None where it has no such column.
-    """
-
-    name: str
-    part: int
-    sentences: list[list[str]]
+    name: str  # as the file calls the document
+    part: int  # the number of the part; each has clusters of its own
+    sentences: list[list[str]]  # their words
+    # By their first mentions; mentions are in the order of the text, words being counted from 0 over the whole part.
     clusters: list[list[Mention]] = field(default_factory=list)
-    speakers: list[str] | None = None
+    speakers: list[str] | None = None  # who says each word, "" for nobody; None where the file has no such column
 
     @property
     def words(self) -> list[str]:
@@ -58,9 +52,6 @@ class Documents(Examples):
     """One part of a corpus of documents."""
 
     documents: list[Document]
-
-    def __getitem__(self, index: int) -> Document:
-        return self.documents[index]
 
     def text(self, index: int) -> str:
         return " ".join(self.documents[index].words)
@@ -96,7 +87,7 @@ def read_documents(path: str | os.PathLike, name: str = "file") -> Documents:
                 "in turns."
             )
         elif rows is not None and (rows or line.strip()):
-            rows.append((place, line.split("\t") if "\t" in line else line.split()))
+            rows.append((place, split_cells(line)))
     if rows is not None or not documents:
         raise ValueError(f"{source} holds no documents, or the last one does not end with {_END}; get it whole.")
     return Documents(source, documents)
@@ -105,37 +96,33 @@ def read_documents(path: str | os.PathLike, name: str = "file") -> Documents:
 def _fill(document: Document, rows: Iterable[tuple[str, list[str]]]) -> None:
     """Put the sentences, speakers and clusters of its lines into a document."""
     speakers: list[str] = []
-    is_new = True
     # Of each cluster where its mentions that are still open began: the word, and its place in the file.
     opened: dict[str, list[tuple[int, str]]] = {}
     mentions: dict[str, set[Mention]] = {}
-    for place, cells in rows:
-        if not any(map(str.strip, cells)):
-            is_new = True
+    for is_between, block in groupby(rows, lambda row: not any(row[1])):
+        if is_between:
             continue
-        marks, word = cells[-1].strip(), len(speakers)
-        parts = [] if marks in _NOTHING else [_MENTION.fullmatch(mark) for mark in marks.split("|")]
-        if len(cells) < _FEWEST or not all(part and (part[1] or part[3]) for part in parts):
-            raise ValueError(
-                f"{place} has {len(cells)} columns and {quoted(marks)} in the last one; wanted document, part, number, "
-                "word and, in the last one, mentions such as (3, 3) or (3) with | between them, or -."
-            )
-        if is_new:
-            document.sentences.append([])
-        is_new = False
-        document.sentences[-1].append(CONLL2012_ESCAPES.get(cells[_WORD], cells[_WORD]))
-        speaker = cells[_SPEAKER] if len(cells) > _SPEAKER + 1 else ""
-        speakers.append("" if speaker in _NOTHING else speaker)
-        for opens, cluster, closes in (part.groups() for part in parts if part):
-            if opens:
-                opened.setdefault(cluster, []).append((word, place))
-            if closes:
-                if not opened.get(cluster):
-                    raise ValueError(f"{place} ends a mention of cluster {cluster} that none has begun.")
-                mentions.setdefault(cluster, set()).add(Mention(opened[cluster].pop()[0], word + 1))
-    for cluster, still_open in opened.items():
-        for _, place in still_open:
-            raise ValueError(f"{place} begins a mention of cluster {cluster} that never ends.")
+        document.sentences.append([])
+        for place, cells in block:
+            marks, number = cells[-1], len(speakers)
+            parts = [] if marks in _NOTHING else [_MENTION.fullmatch(mark) for mark in marks.split("|")]
+            if len(cells) < _FEWEST or not all(part and (part[1] or part[3]) for part in parts):
+                raise ValueError(
+                    f"{place} has {len(cells)} columns and {quoted(marks)} in the last one; wanted document, part, "
+                    "number, word and, in the last one, mentions such as (3, 3) or (3) with | between them, or -."
+                )
+            document.sentences[-1].append(CONLL2012_ESCAPES.get(cells[_WORD], cells[_WORD]))
+            speaker = cells[_SPEAKER] if len(cells) > _SPEAKER + 1 else ""
+            speakers.append("" if speaker in _NOTHING else speaker)
+            for opens, cluster, closes in (part.groups() for part in parts if part):
+                if opens:
+                    opened.setdefault(cluster, []).append((number, place))
+                if closes:
+                    if not opened.get(cluster):
+                        raise ValueError(f"{place} ends a mention of cluster {cluster} that none has begun.")
+                    mentions.setdefault(cluster, set()).add(Mention(opened[cluster].pop()[0], number + 1))
+    for cluster, (_, place) in ((cluster, left[-1]) for cluster, left in opened.items() if left):
+        raise ValueError(f"{place} begins a mention of cluster {cluster} that never ends.")
     joined: list[set[Mention]] = []
     for its in mentions.values():
         apart = [other for other in joined if not other & its]
@@ -149,22 +136,18 @@ def document_lines(document: Document, clusters: Iterable[Sequence[Mention]] | N
 
     Of mentions of one cluster that cross each other the columns cannot say which end is whose; they are read as nested.
     """
-    begins: dict[int, list[tuple[int, int]]] = {}
-    ends: dict[int, list[tuple[int, int]]] = {}
+    begins, ends = defaultdict(list), defaultdict(list)
     for number, cluster in enumerate(document.clusters if clusters is None else clusters):
         for start, stop in cluster:
-            begins.setdefault(start, []).append((stop, number))
-            ends.setdefault(stop - 1, []).append((start, number))
+            begins[start].append((stop, number))
+            ends[stop - 1].append((start, number))
     yield f"#begin document ({document.name}); part {document.part:03}"
     place = 0
     for sentence in document.sentences:
         for number, word in enumerate(sentence):
             # The reader closes the mention of a cluster that it opened last, so that the longest one is opened first.
-            opened = [
-                f"({cluster})" if stop == place + 1 else f"({cluster}"
-                for stop, cluster in sorted(begins.get(place, ()), reverse=True)
-            ]
-            closed = [f"{cluster})" for start, cluster in sorted(ends.get(place, ()), reverse=True) if start < place]
+            opened = [f"({cluster}{')' * (stop == place + 1)}" for stop, cluster in sorted(begins[place], reverse=True)]
+            closed = [f"{cluster})" for start, cluster in sorted(ends[place], reverse=True) if start < place]
             marks = "|".join([*closed, *opened]) or "-"
             yield "\t".join([document.name, str(document.part), str(number), word, marks])
             place += 1

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 
 from ...given import quoted
 from ...model.modeling_elmo_tasks import OUTSIDE, read_spans
-from ...text.columns import Row
+from ...text.columns import BEGIN_2012, Row, split_cells
 from ...text.files import text_lines
-from .examples import Examples
+from . import Examples
 
 _BRACKETS = re.compile(r"(?:\((?P<role>[^\s()*]+))?\*(?P<end>\))?")
 # OntoNotes has named entities of one word without the star.
 _WHOLE = re.compile(r"\([^\s()*]+\)")
 _NO_PREDICATE = ("-", "_")
-_BEGIN_2012 = "#begin document"
 # Of CoNLL-2012 the columns of the word and of the first brackets; mentions stand behind those.
 _WORD_2012, _FIRST_2012 = 3, 11
 
@@ -32,20 +31,13 @@ class Predicate:
 
 @dataclass(frozen=True)
 class Proposition:
-    """A sentence with its predicates.
-
-    Args:
-        words: Its words.
-        predicates: In the order of their columns.
-        before, behind: The cells of each word's line before and behind the brackets, so that it can be written again.
-        line: Where it begins in its file, from 1.
-    """
+    """A sentence with its predicates."""
 
     words: list[str]
-    predicates: list[Predicate]
-    before: list[list[str]]
-    behind: list[list[str]]
-    line: int
+    predicates: list[Predicate]  # in the order of their columns
+    before: list[list[str]]  # the cells of each word's line before the brackets, so that it can be written again
+    behind: list[list[str]]  # and those behind them
+    line: int  # where it begins in its file, from 1
 
 
 @dataclass
@@ -53,9 +45,6 @@ class Propositions(Examples):
     """One part of a corpus of sentences with predicates; labels are tags."""
 
     sentences: list[Proposition]
-
-    def __getitem__(self, index: int) -> Proposition:
-        return self.sentences[index]
 
     @property
     def num_predicates(self) -> int:
@@ -97,9 +86,9 @@ def read_propositions(path: str | os.PathLike, name: str = "file") -> Propositio
     rows: list[Row] = []
     is_2012 = False
     for number, line in enumerate([*text_lines(path, name), ""], start=1):
-        is_2012 = is_2012 or line.startswith(_BEGIN_2012)
+        is_2012 = is_2012 or line.startswith(BEGIN_2012)
         if line.strip() and not (is_2012 and line.startswith("#")):
-            rows.append((number, [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()))
+            rows.append((number, split_cells(line)))
         elif rows:
             sentences.append(_read_sentence(source, rows, is_2012))
             rows = []
@@ -108,17 +97,11 @@ def read_propositions(path: str | os.PathLike, name: str = "file") -> Propositio
     return Propositions(source, sentences)
 
 
-def proposition_lines(sentence: Proposition, tags: Sequence[Sequence[str]] | None = None) -> Iterator[str]:
-    """A sentence as it stood in its file, with its own arguments or others.
-
-    Args:
-        sentence: As it was read.
-        tags: For each of its predicates the tags of the words, by IOB2; None for its own.
-    """
-    chosen = [predicate.tags for predicate in sentence.predicates] if tags is None else tags
-    columns = [write_brackets(row) for row in chosen]
-    for place, (before, behind) in enumerate(zip(sentence.before, sentence.behind, strict=True)):
-        yield "\t".join([*before, *(column[place] for column in columns), *behind])
+def proposition_lines(sentence: Proposition, tags: Sequence[Sequence[str]]) -> Iterator[str]:
+    """A sentence as it stood in its file, for each of its predicates with such tags of the words, by IOB2."""
+    columns = map(write_brackets, tags)
+    for before, *cells, behind in zip(sentence.before, *columns, sentence.behind, strict=True):
+        yield "\t".join([*before, *cells, *behind])
     yield ""
 
 
@@ -175,9 +158,8 @@ def _read_sentence(source: str, rows: Sequence[Row], is_2012: bool) -> Propositi
     if len(places) != len(tags) or start < 2:
         raise ValueError(
             f"{source}, the sentence of line {first} has {len(places)} predicates and {len(tags)} columns of brackets; "
-            "wanted the word first, then any columns, the predicates (- for other words), and brackets for each "
-            "predicate, of CoNLL-2012 with (V*). Put words and arguments that lie in two files beside each other "
-            "(paste)."
+            "wanted the word first, the predicates (- for other words) before the brackets, and brackets for each "
+            "predicate, of CoNLL-2012 with (V*). Words in a file of their own have to be put beside them (paste)."
         )
     return Proposition(
         words=[cells[_WORD_2012 if is_2012 else 0] for _, cells in rows],

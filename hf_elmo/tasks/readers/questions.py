@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...given import parse_json, quoted
 from ...text.files import check_characters, numbered_lines
-from .examples import Examples
+from . import Examples
 
 
 class Answer(NamedTuple):
@@ -30,22 +30,12 @@ class Question:
 
 @dataclass
 class Questions(Examples):
-    """One part of a corpus of questions.
+    """One part of a corpus of questions, in the order of the file."""
 
-    Args:
-        contexts: Each text of the file that is asked about.
-        titles: The title of the article that each context is from.
-        questions: In the order of the file.
-        num_unanswerable: How many were left out because they have no answer, as SQuAD 2.0 has them.
-    """
-
-    contexts: tuple[str, ...]
-    titles: tuple[str, ...]
+    contexts: tuple[str, ...]  # each text of the file that is asked about
+    titles: tuple[str, ...]  # of the article that each context is from
     questions: list[Question]
-    num_unanswerable: int = 0
-
-    def __getitem__(self, index: int) -> Question:
-        return self.questions[index]
+    num_unanswerable: int = 0  # how many were left out because they have no answer, as SQuAD 2.0 has them
 
     def text(self, index: int) -> str:
         """The article of a question: all that are about one stay together."""

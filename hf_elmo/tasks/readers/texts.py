@@ -14,9 +14,8 @@ from datasets import ClassLabel, Dataset
 
 from ...given import quoted
 from ...text.files import TEXT_SUFFIXES, check_characters, form_of, records, suffix_of, text_lines
-from .examples import Examples
+from . import Examples
 
-_TREE_SUFFIXES = (".trees", ".tree", ".ptb", ".mrg")
 _PAIRS = (
     ("premise", "hypothesis"),
     ("sentence1", "sentence2"),
@@ -31,7 +30,7 @@ _IDS = ("pairid", "guid", "id", "idx", "index", "sentence_id")
 _NO_LABEL = "-"
 _NUMBER = re.compile(r"-?\d+")
 _MARK_OR_WORD = re.compile(r"[()]|[^\s()]+")
-_TREE = re.compile(r"\s*\(\S+\s+[^\s(]|\s*\(\S+\s*\(")
+_TREE = re.compile(r"\s*\([^\s()]+(\s*$|\s+[^\s(]|\s*\()")
 # Nodes in one another; the deepest of the Stanford Sentiment Treebank have some thirty. Each node keeps its words.
 _MOST_LEVELS = 250
 # What stands for brackets in trees.
@@ -43,25 +42,15 @@ Asked = Mapping[str, int | str | None]
 
 @dataclass
 class LabelledTexts(Examples):
-    """One part of a corpus of texts, or of pairs of texts, with a label each.
+    """One part of a corpus of texts, or of pairs of texts, with a label each."""
 
-    Args:
-        texts: The texts; of pairs the first ones.
-        labels: The label of each.
-        places: Where each stood, "line 7" for example.
-        second_texts: Of pairs the second texts.
-        ids: What the corpus calls each; None where it has no names for them.
-        is_tokenized: Whether the words of a text stand between spaces, whatever a tokenizer would do.
-        num_unlabelled: How many were left out because they have no label.
-    """
-
-    texts: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # of pairs the first ones
     labels: list[str] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
-    second_texts: list[str] | None = None
-    ids: list[str] | None = None
-    is_tokenized: bool = False
-    num_unlabelled: int = 0
+    places: list[str] = field(default_factory=list)  # where each stood, "line 7" for example
+    second_texts: list[str] | None = None  # of pairs
+    ids: list[str] | None = None  # what the corpus calls each; None where it has no names for them
+    is_tokenized: bool = False  # whether the words of a text stand between spaces, whatever a tokenizer would do
+    num_unlabelled: int = 0  # how many were left out because they have no label
 
     @property
     def columns(self) -> list[list[str]]:
@@ -89,11 +78,10 @@ def read_texts(
 ) -> LabelledTexts:
     """Read texts, or pairs of texts, with a label each, by what the file's name ends in, or looks like.
 
-    `.trees`, `.tree`, `.ptb` and `.mrg` are trees, and so are text files, and files of unknown names, that begin with
-    one. `.tsv` and `.txt` are columns between tabs, without any quoting; `.csv` between commas, quoted as spreadsheets
-    do; `.jsonl`, `.ndjson` and `.json` an object per line or a list of them; `.parquet` a table. The first line of a
-    table of text has its titles if a column is asked for by name, or if it has a usual name of one. Records without a
-    label, and pairs with `-` for one, are counted and left out.
+    Files of text that begin with a tree are trees. `.tsv` and `.txt` are columns between tabs, without any quoting;
+    `.csv` between commas, quoted as spreadsheets do; `.jsonl`, `.ndjson` and `.json` an object per line or a list of
+    them; `.parquet` a table. The first line of a table of text has its titles if a column is asked for by name, or if
+    it has a usual name of one. Records without a label, and pairs with `-` for one, are counted and left out.
 
     Args:
         path: The file, UTF-8, compressed or not.
@@ -108,10 +96,12 @@ def read_texts(
     """
     source = f"{name} {str(path)!r}"
     asked = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
-    if _holds_trees(path, name):
-        if any(column is not None for column in asked.values()):
-            raise ValueError(f"{source} holds trees, which have no columns; leave {', '.join(asked)} out.")
-        return read_trees(path, min_phrase_words, name)
+    if form_of(path, name) == "unknown":
+        start = next(filter(str.strip, text_lines(path, name)), "")
+        if suffix_of(path) not in (".tsv", ".csv") and _TREE.match(start):
+            if any(column is not None for column in asked.values()):
+                raise ValueError(f"{source} holds trees, which have no columns; leave {', '.join(asked)} out.")
+            return _read_trees(path, min_phrase_words, name)
     if min_phrase_words is not None:
         raise ValueError(
             f"min_phrase_words is {min_phrase_words}, but {source} holds no trees, whose phrases they are."
@@ -138,19 +128,43 @@ def texts_of_dataset(
     return _gather(((f"{source}, row {number}", row) for number, row in rows), source, asked, names)
 
 
-def read_trees(path: str | os.PathLike, min_phrase_words: int | None = None, name: str = "file") -> LabelledTexts:
-    """Read trees in brackets whose nodes are labels, `(3 (2 good) (2 fun))` (Socher et al. 2013); see `read_texts`."""
+def _read_trees(path: str | os.PathLike, min_phrase_words: int | None, name: str) -> LabelledTexts:
+    """Read trees in brackets whose nodes are labels, `(3 (2 good) (2 fun))` (Socher et al. 2013)."""
     source = f"{name} {str(path)!r}"
     read = LabelledTexts(source, is_tokenized=True)
-    for line, nodes in _trees(text_lines(path, name), source):
-        for index, (label, words) in enumerate(nodes, start=1):
-            if index == len(nodes) or (min_phrase_words is not None and len(words) >= min_phrase_words):
-                read.texts.append(" ".join(words))
-                read.labels.append(label)
-                read.places.append(f"line {line}")
-    if not len(read):
-        raise ValueError(f"{source} holds no trees; name another file.")
-    return read
+    # The label and the words so far of the nodes that are open, from the outermost one, and of those that are closed.
+    opened, nodes = list[list[str]](), list[list[str]]()
+    start = number = 0
+    lines = enumerate(text_lines(path, name), start=1)
+    for number, mark in ((number, mark) for number, line in lines for mark in _MARK_OR_WORD.findall(line)):
+        inner = opened[-1] if opened else []
+        # All is inside of a node, whose label comes first.
+        can_open = (bool(inner) or not opened) and len(opened) < _MOST_LEVELS
+        if not {"(": can_open, ")": len(inner) > 1}.get(mark, bool(opened)):
+            break
+        if mark == "(":
+            start = start if opened else number
+            opened.append([])
+        elif mark != ")":
+            inner.append(_ESCAPES.get(mark, mark).replace("\\/", "/").replace("\\*", "*"))
+        else:
+            nodes.append(opened.pop())
+            if opened:
+                opened[-1].extend(inner[1:])
+                continue
+            for node in nodes:
+                if node is inner or (min_phrase_words is not None and len(node) > min_phrase_words):
+                    read.texts.append(" ".join(node[1:]))
+                    read.labels.append(node[0])
+                    read.places.append(f"line {start}")
+            nodes = []
+    else:
+        if not opened:
+            return read
+    raise ValueError(
+        f"{source}, line {number}: no tree is well-formed here, nor has more than {_MOST_LEVELS} levels; wanted "
+        "(LABEL words or nodes), all brackets closed."
+    )
 
 
 def _gather(
@@ -171,11 +185,9 @@ def _gather(
         if label is None or (label == _NO_LABEL and "text_pair" in columns):
             read.num_unlabelled += 1
             continue
-        if isinstance(label, int) and not isinstance(label, bool):
-            label = str(label)
         read.texts.append(_checked(record[columns["text"]], place, "text"))
         # They are written between tabs.
-        read.labels.append(" ".join(_checked(label, place, "label").split()))
+        read.labels.append(" ".join(_checked(str(label) if type(label) is int else label, place, "label").split()))
         read.places.append(place.removeprefix(source).removeprefix(", ") or "its only record")
         if "text_pair" in columns:
             second_texts.append(_checked(record[columns["text_pair"]], place, "text_pair"))
@@ -236,83 +248,33 @@ def _as_name(title: str) -> str:
 
 def _records(path: str | os.PathLike, name: str, asked: Asked) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Each record of a file with its place; titles of a table that has none are numbers."""
-    source = f"{name} {str(path)!r}"
     if form_of(path, name) != "unknown":
         yield from records(path, name)
-    else:
-        titles: list[str] = []
-        suffix, lines = suffix_of(path), text_lines(path, name)
-        first = next(lines, "")
-        # Between tabs a quotation mark is a mark of the text.
-        is_tabs = suffix != ".csv" and (suffix in TEXT_SUFFIXES or "\t" in first)
-        how: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if is_tabs else {"strict": True}
-        reader, number = csv.reader((f"{line}\n" for line in chain([first], lines)), **how), 1
-        try:
-            for cells in reader:
-                if any(map(str.strip, cells)):
-                    place = f"{source}, line {number}"
-                    if not titles:
-                        are_named = any(
-                            column is not None and not _NUMBER.fullmatch(str(column)) for column in asked.values()
-                        )
-                        has_titles = are_named or {*map(_as_name, cells)} & {*_TEXTS, *_LABELS}
-                        titles = cells if has_titles else list(map(str, range(len(cells))))
-                        if has_titles:
-                            number = reader.line_num + 1
-                            continue
-                    if len(cells) != len(titles):
-                        raise ValueError(
-                            f"{place} has {len(cells)} columns, but the first line has {len(titles)}: {quoted(cells)}. "
-                            "In .tsv and .txt columns stand between tabs, in .csv between commas."
-                        )
-                    yield place, dict(zip(titles, cells, strict=True))
-                number = reader.line_num + 1
-        except csv.Error as error:
-            raise ValueError(f"{source}, line {number}: the row that begins there cannot be read ({error}).") from error
-
-
-def _holds_trees(path: str | os.PathLike, name: str) -> bool:
-    suffix = suffix_of(path)
-    if suffix in _TREE_SUFFIXES:
-        return True
-    if suffix in (".tsv", ".csv") or form_of(path, name) != "unknown":
-        return False
-    return bool(_TREE.match(next(filter(str.strip, text_lines(path, name)), "")))
-
-
-def _trees(lines: Iterable[str], source: str) -> Iterator[tuple[int, list[tuple[str, list[str]]]]]:
-    """Each tree with the line that it begins on: the label and the words of its nodes, the whole sentence last."""
-    # The nodes that are open, from the outermost one: label, words so far.
-    path: list[tuple[str, list[str]]] = []
-    nodes: list[tuple[str, list[str]]] = []
-    start = number = 0
-    for number, mark in chain.from_iterable(
-        ((number, mark) for mark in _MARK_OR_WORD.findall(line)) for number, line in enumerate(lines, start=1)
-    ):
-        label, words = path[-1] if path else ("", [])
-        # All is inside of a node, whose label comes first.
-        is_allowed = (bool(words) or mark != ")") if label else (mark == "(") if not path else (mark not in "()")
-        if not is_allowed or (mark == "(" and len(path) == _MOST_LEVELS):
-            break
-        if mark == "(":
-            start = start if path else number
-            path.append(("", []))
-        elif mark != ")":
-            if label:
-                words.append(_ESCAPES.get(mark, mark).replace("\\/", "/").replace("\\*", "*"))
-            else:
-                path[-1] = (mark, words)
-        else:
-            nodes.append(path.pop())
-            if path:
-                path[-1][1].extend(words)
-            else:
-                yield start, nodes
-                nodes = []
-    else:
-        if not path:
-            return
-    raise ValueError(
-        f"{source}, line {number}: no tree is well-formed here, nor has more than {_MOST_LEVELS} levels; wanted "
-        "(LABEL words or nodes), all brackets closed."
-    )
+        return
+    source = f"{name} {str(path)!r}"
+    suffix, lines = suffix_of(path), text_lines(path, name)
+    first = next(lines, "")
+    # Between tabs a quotation mark is a mark of the text.
+    is_tabs = suffix != ".csv" and (suffix in TEXT_SUFFIXES or "\t" in first)
+    how: Any = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if is_tabs else {"strict": True}
+    reader, number = csv.reader((f"{line}\n" for line in chain([first], lines)), **how), 1
+    are_named = any(column is not None and not _NUMBER.fullmatch(str(column)) for column in asked.values())
+    titles: list[str] = []
+    try:
+        for cells in reader:
+            place, number = f"{source}, line {number}", reader.line_num + 1
+            if not any(map(str.strip, cells)):
+                continue
+            if not titles:
+                has_titles = are_named or {*map(_as_name, cells)} & {*_TEXTS, *_LABELS}
+                titles = cells if has_titles else list(map(str, range(len(cells))))
+                if has_titles:
+                    continue
+            if len(cells) != len(titles):
+                raise ValueError(
+                    f"{place} has {len(cells)} columns, but the first line has {len(titles)}: {quoted(cells)}. "
+                    "In .tsv and .txt columns stand between tabs, in .csv between commas."
+                )
+            yield place, dict(zip(titles, cells, strict=True))
+    except csv.Error as error:
+        raise ValueError(f"{source}, line {number}: the row that begins there cannot be read ({error}).") from error

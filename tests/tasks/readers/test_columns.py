@@ -1,4 +1,4 @@
-"""Readers of CoNLL columns, CoNLL-U and datasets with a label per word."""
+"""Columns and datasets with a label per word: of any form, and of well-known corpora as they are published."""
 
 import bz2
 import gzip
@@ -6,17 +6,14 @@ import itertools
 
 import pytest
 from conftest import shared_data
-from datasets import ClassLabel, Dataset, DatasetDict, Features, Sequence, Value
+from datasets import ClassLabel, Dataset, Features, Sequence, Value
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 
-from hf_elmo.tasks.data import load_named_dataset
-from hf_elmo.tasks.readers.columns import (
-    read_tagged_file,
-    tagged_from_dataset,
-)
+from hf_elmo.tasks.readers.columns import read_tagged_file, tagged_from_dataset
 from hf_elmo.tasks.token_classification import tagged_lines
+from hf_elmo.text.corpora import corpus_from_files
 
 CONLLU = """\
 # sent_id = 1
@@ -87,7 +84,6 @@ def test_columns(write, content, columns, words, labels):
         ("a O\n", {"label_column": "7"}, ("line 1", "7")),
         ("a O\n", {"word_column": "-1"}, ("line 1", "-1")),
         (CONLLU + "1\ta\tb\n", {}, "line 10"),
-        (CONLLU.replace("2.1\t", "zwei\t"), {}, ("line 6", "'zwei'")),
         (CONLLU, {"label_column": "feats"}, "'feats'"),
         (CONLLU, {"label_column": "pos"}, ("label_column", "'pos'", "'upos'")),
         ('{"tokens": ["a"]}', {}, "--dataset_name"),
@@ -101,11 +97,11 @@ def test_what_cannot_be_read_is_named_by_its_line(write, content, columns, named
     assert f"train_file {str(path)!r}" in message
 
 
-def test_packed_files_and_none(write, tmp_path):
-    assert read_tagged_file(write(bz2.compress(CONLLU.encode()), "x.conllu.BZ2")).lines == [[4, 5, 7], [9]]
-    assert_refused(
-        FileNotFoundError, ("test_file", "no.conll"), read_tagged_file, tmp_path / "no.conll", name="test_file"
-    )
+def test_packed_files_and_none(write):
+    path = write(bz2.compress(CONLLU.encode()), "x.conllu.BZ2")
+    assert read_tagged_file(path).lines == [[4, 5, 7], [9]]
+    path.unlink()
+    assert_refused(FileNotFoundError, ("test_file", "x.conllu"), read_tagged_file, path, name="test_file")
 
 
 def test_real_files():
@@ -152,16 +148,6 @@ def test_bad_datasets(columns, named):
     assert_refused(ValueError, named, tagged_from_dataset, dataset, "x")
 
 
-def test_directories_and_names(tmp_path):
-    dataset = Dataset.from_dict({"tokens": [["a"]], "tags": [["O"]]})
-    DatasetDict(train=dataset).save_to_disk(tmp_path / "saved")
-    (tmp_path / "parquet").mkdir()
-    dataset.to_parquet(tmp_path / "parquet" / "train.parquet")
-    for name in ("saved", "parquet"):
-        assert tagged_from_dataset(load_named_dataset(str(tmp_path / name))["train"], "x").words == [["a"]]
-    assert_refused(ValueError, "dataset_name 'nobody/nothing'", load_named_dataset, "nobody/nothing")
-
-
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\t\r\n"), min_size=1, max_size=5).map(
     lambda word: word.strip(" ") or word
 )
@@ -182,17 +168,110 @@ def test_what_is_written_is_read_again(tmp_path_factory, words):
     assert read_tagged_file(path, label_column=1).labels == [["O"] * len(row) for row in words]
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_lines_end_as_they_do_on_any_system(tmp_path, end):
-    (tmp_path / "a.conll").write_bytes(f"a X{end}b Y{end}{end}c X{end}".encode())
-    assert read_tagged_file(tmp_path / "a.conll").words == [["a", "b"], ["c"]]
-    row = "\t".join(["1", "a", "_", "X", *"______"])
-    (tmp_path / "a.conllu").write_bytes(f"# text{end}{row}{end}{end}{row}{end}{end}".encode())
-    assert read_tagged_file(tmp_path / "a.conllu").words == [["a"], ["a"]]
+# Published corpora. The sentences are invented; what stands around their words is as the corpora have it.
+CONLL2003 = "-DOCSTART- -X- -X- O\n\nAnn NNP I-NP I-PER\nleft VBD I-VP O\nOslo NNP I-NP I-LOC\n\n. . O O\n"
+CONLL2003_IN_TWO_COLUMNS = CONLL2003.replace("-X- -X- O", "-X- O O")
+CONLL2002_SPANISH = "Muñoz B-PER\nllegó O\na O\nLeón B-LOC\n. O\n\n"
+CONLL2002_DUTCH = "-DOCSTART- -DOCSTART- O\nBelgië N B-LOC\nwint V O\n. Punc O\n\n"
+CONLL2000 = "He PRP B-NP\npaid VBD B-VP\n# # B-NP\n3 CD I-NP\n. . O\n\nShe PRP B-NP\nran VBD B-VP\n\n"
+WNUT = "#oslo\tB-location\nis\tO\nit\tO\n\t\n# \tO\nhi\tO\n"
+GERMEVAL = (
+    "#\thttp://de.example.org/wiki/Ulm [2009-10-17]\n1\tIm\tO\tO\n2\tUlmer\tB-LOCderiv\tO\n3\tZoo\tO\tB-ORG\n\n"
+    "#\thttp://de.example.org/wiki/Rom [2010-01-02]\n1\tRom\tB-LOC\tO\n2\tja\tO\tO\n\n"
+)
+KLUE = (
+    "## klue-ner-v1_train_00000-web\t<울름:LC>에 갔다\n울\tB-LC\n름\tI-LC\n에\tO\n \tO\n#\tO\n\n"
+    "## klue-ner-v1_train_00001-web\t비\n비\tO\n\n"
+)
+MULTICONER = "# id 7f-1\tdomain=en\nrome _ _ B-LOC\n# _ _ O\n\n# id 7f-2\tdomain=en\nshe _ _ O\nran _ _ O\n\n"
+UNIVERSAL_NER = "# sent_id = a-1\n# text = du lac\n1-2\tdu\tO\t-\t-\n1\tde\tO\t-\tx\n2\tle\tB-LOC\t-\tx\n\n"
+WIKIANN = "en:Rome B-LOC\nen:: O\nen:en:x O\n\nen:yes O\n"
+ONTONOTES = """\
+#begin document (bc/news/00/news_0001); part 000
+bc/news/00/news_0001   0   0     Ann    NNP  (TOP(S(NP*)    -    -   -   Host  (PERSON)  (ARG0*)        *   (3)
+bc/news/00/news_0001   0   1    told    VBD       (VP*   tell   01   1   Host         *     (V*)        *     -
+bc/news/00/news_0001   0   2     New    NNP       (NP*      -    -   -   Host    (GPE*  (ARG2*    (ARG0*    (4
+bc/news/00/news_0001   0   3    York    NNP         *)      -    -   -   Host        *)      *)        *)    4)
+bc/news/00/news_0001   0   4      /.      .        *))      -    -   -   Host         *       *         *     -
+
+bc/news/00/news_0001   0   0    Yes     UH    (TOP*)      -    -   -   Host         *     -
+
+#end document
+"""
+UD = (
+    "# text = du\n1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_\n"
+    "1\tde\tde\tADP\t_\t_\t0\troot\t_\t_\n2\tle\tle\tDET\t_\t_\t1\tdet\t_\t_\n\n"
+)
+PUBLISHED = [
+    ("eng.train", CONLL2003, [["Ann", "left", "Oslo"], ["."]], [["I-PER", "O", "I-LOC"], ["O"]]),
+    ("eng.testa", CONLL2003_IN_TWO_COLUMNS, [["Ann", "left", "Oslo"], ["."]], [["I-PER", "O", "I-LOC"], ["O"]]),
+    ("esp.testa", CONLL2002_SPANISH, [["Muñoz", "llegó", "a", "León", "."]], [["B-PER", "O", "O", "B-LOC", "O"]]),
+    ("ned.train", CONLL2002_DUTCH, [["België", "wint", "."]], [["B-LOC", "O", "O"]]),
+    (
+        "test.txt",
+        CONLL2000,
+        [["He", "paid", "#", "3", "."], ["She", "ran"]],
+        [["B-NP", "B-VP", "B-NP", "I-NP", "O"], ["B-NP", "B-VP"]],
+    ),
+    (
+        "emerging.test.annotated",
+        WNUT,
+        [["#oslo", "is", "it"], ["#", "hi"]],
+        [["B-location", "O", "O"], ["O", "O"]],
+    ),
+    ("NER-de-train.tsv", GERMEVAL, [["Im", "Ulmer", "Zoo"], ["Rom", "ja"]], [["O", "B-LOCderiv", "O"], ["B-LOC", "O"]]),
+    ("klue-ner-v1.1_train.tsv", KLUE, [["울", "름", "에", " ", "#"], ["비"]], [["B-LC", "I-LC", "O", "O", "O"], ["O"]]),
+    ("en_train.conll", MULTICONER, [["rome", "#"], ["she", "ran"]], [["B-LOC", "O"], ["O", "O"]]),
+    ("en_ewt-ud-train.iob2", UNIVERSAL_NER, [["de", "le"]], [["O", "B-LOC"]]),
+    ("train", WIKIANN, [["Rome", ":", "en:x"], ["yes"]], [["B-LOC", "O", "O"], ["O"]]),
+    (
+        "news_0001.v4_gold_conll",
+        ONTONOTES,
+        [["Ann", "told", "New", "York", "."], ["Yes"]],
+        [["B-PERSON", "O", "B-GPE", "I-GPE", "O"], ["O"]],
+    ),
+    ("fr_x-ud-train.conllu", UD, [["de", "le"]], [["ADP", "DET"]]),
+]
+# What else is said of how they are read.
+NOTES = {
+    "esp.testa": "ISO-8859-1",
+    "ned.train": "ISO-8859-1",
+    "NER-de-train.tsv": "column 1",
+    "en_ewt-ud-train.iob2": "column 1",
+    "train": "'en:'",
+}
 
 
-@pytest.mark.parametrize("content", [b'{"tokens": ["a"]\n', b"", b"\xff\xfe"])
-def test_a_directory_of_bad_records_is_refused_by_its_name(tmp_path, content):
-    (tmp_path / "train.jsonl").write_bytes(content)
-    message = assert_refused(ValueError, str(tmp_path), load_named_dataset, str(tmp_path))
-    assert len(message) < 800 and "\n" not in message
+@pytest.mark.parametrize(("name", "content", "words", "labels"), PUBLISHED)
+def test_a_corpus_is_read_as_it_is_published_whatever_its_name(write, tmp_path, name, content, words, labels):
+    content = content.encode("iso-8859-1" if NOTES.get(name) == "ISO-8859-1" else "utf-8")
+    for path in (write(content, name), unknown := write(content, "a.unknown")):
+        read = read_tagged_file(path, name="train_file")
+        assert (read.words, read.labels, read.note is None) == (words, labels, name not in NOTES)
+        assert read.note is None or (NOTES[name] in read.note and read.note.startswith(f"train_file {str(path)!r}: "))
+    # So are those of files to embed whose names say that they are columns.
+    corpus = corpus_from_files([str(unknown.rename(tmp_path / "a.conll"))], takes_words=True)
+    assert list(corpus.lines()) == words
+
+
+def test_columns_of_ontonotes_have_names(write):
+    path = write(ONTONOTES, "news_0001.gold_conll")
+    assert read_tagged_file(path, label_column="POS").labels == [["NNP", "VBD", "NNP", "NNP", "."], ["UH"]]
+    assert read_tagged_file(path, label_column=4).labels == [["NNP", "VBD", "NNP", "NNP", "."], ["UH"]]
+    assert_refused(ValueError, ("label_column", "'ner'", "'pos'"), read_tagged_file, path, label_column="ner")
+    path.write_text(ONTONOTES.replace("(GPE* ", "*) "))
+    assert_refused(ValueError, ("line 4", "'*)'"), read_tagged_file, path)
+
+
+def test_a_hash_with_a_label_of_its_own_is_a_word(write):
+    # At the beginning of the only sentence that has it, as Penn's part of speech for it.
+    content = "#\t#\n3\tCD\n\n# 3\t#\nx\tCD\n\na\tDT\n#\t#\n"
+    assert read_tagged_file(write(content)).words == [["#", "3"], ["# 3", "x"], ["a", "#"]]
+    spaces = "# # B-NP\n3 CD I-NP\n\n# # I-NP\n"
+    assert read_tagged_file(write(spaces), label_column=1).words == [["#", "3"], ["#"]]
+
+
+def test_numbers_that_do_not_count_words_are_words(write):
+    content = "1 CD B-X\n2 CD I-X\n\n7 CD B-X\n"
+    assert read_tagged_file(write(content)).words == [["1", "2"], ["7"]]
+    assert read_tagged_file(write(GERMEVAL), 0, 3).labels[0] == ["O", "O", "B-ORG"]
