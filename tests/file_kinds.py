@@ -87,25 +87,15 @@ def index_of(content):
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of file.
+    """A kind of file."""
 
-    Args:
-        file: What it is called in its folder.
-        write: Its bytes, or what writes all files that are read together into a folder.
-        read: Reads them; it gets the path of the altered file.
-        named: What an error has to name; the file by default, "folder" the folder.
-        inside: Takes a part out of the file's bytes, and puts another one in: what is altered besides the whole.
-        examples: How many alterations are tried in `make test`.
-        name: Tells it from the others, where the file's own does not.
-    """
-
-    file: str
-    write: Callable[[Path], Any] | bytes
-    read: Callable[[Path], Any]
-    named: str = ""
-    inside: Inside = whole
-    examples: int = 8
-    name: str = ""
+    file: str  # what it is called in its folder
+    write: Callable[[Path], Any] | bytes  # its bytes, or what writes all files that are read together into a folder
+    read: Callable[[Path], Any]  # reads them; it gets the path of the altered file
+    named: str = ""  # what an error has to name; the file by default, "folder" the folder
+    inside: Inside = whole  # takes a part out of its bytes, and puts another one in: what is altered besides the whole
+    examples: int = 8  # how many alterations are tried in `make test`
+    name: str = ""  # tells it from the others, where the file's own does not
 
     def prepare(self, folder):
         """Write a good file into a new folder, read it, and return its path."""

@@ -47,7 +47,7 @@ def read_word_vectors(
     not checked, nor are the lines after the last word that is.
 
     Args:
-        file: As of `numbered_lines`; a file in an archive is "zip://glove.6B.300d.txt::glove.6B.zip".
+        file: As of `numbered_lines`.
         words: Words to look for; None for all.
         vector_size: Size D of the vectors; None takes it from the first line, whose word then has to be without spaces.
         lower_case: Whether the file's words are lower-cased, `<S>` and `</S>` excepted.

@@ -1,7 +1,5 @@
 """Word vectors are read from every form of file, bad lines are named, and the table holds what text is made into."""
 
-import zipfile
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -55,13 +53,6 @@ def test_every_form_of_line_gives_the_same_vectors(write):
     for lines in FORMS:
         assert_read(read_word_vectors(write(lines)))
         assert_read(read_word_vectors(write(lines), vector_size=2))
-
-
-def test_a_file_of_an_archive(tmp_path):
-    with zipfile.ZipFile(tmp_path / "glove.zip", "w") as archive:
-        archive.writestr("first.txt", "the 1\n")
-        archive.writestr("second.txt", "\n".join(LINES))
-    assert_read(read_word_vectors(f"zip://second.txt::{tmp_path / 'glove.zip'}"))
 
 
 @given(entries=st.dictionaries(words, st.tuples(numbers, numbers, numbers), min_size=1), with_header=st.booleans())

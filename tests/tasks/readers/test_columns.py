@@ -202,53 +202,33 @@ UD = (
     "# text = du\n1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_\n"
     "1\tde\tde\tADP\t_\t_\t0\troot\t_\t_\n2\tle\tle\tDET\t_\t_\t1\tdet\t_\t_\n\n"
 )
+# Words with their labels, _ for a space, and what else is said of how they are read.
 PUBLISHED = [
-    ("eng.train", CONLL2003, [["Ann", "left", "Oslo"], ["."]], [["I-PER", "O", "I-LOC"], ["O"]]),
-    ("eng.testa", CONLL2003_IN_TWO_COLUMNS, [["Ann", "left", "Oslo"], ["."]], [["I-PER", "O", "I-LOC"], ["O"]]),
-    ("esp.testa", CONLL2002_SPANISH, [["Muñoz", "llegó", "a", "León", "."]], [["B-PER", "O", "O", "B-LOC", "O"]]),
-    ("ned.train", CONLL2002_DUTCH, [["België", "wint", "."]], [["B-LOC", "O", "O"]]),
-    (
-        "test.txt",
-        CONLL2000,
-        [["He", "paid", "#", "3", "."], ["She", "ran"]],
-        [["B-NP", "B-VP", "B-NP", "I-NP", "O"], ["B-NP", "B-VP"]],
-    ),
-    (
-        "emerging.test.annotated",
-        WNUT,
-        [["#oslo", "is", "it"], ["#", "hi"]],
-        [["B-location", "O", "O"], ["O", "O"]],
-    ),
-    ("NER-de-train.tsv", GERMEVAL, [["Im", "Ulmer", "Zoo"], ["Rom", "ja"]], [["O", "B-LOCderiv", "O"], ["B-LOC", "O"]]),
-    ("klue-ner-v1.1_train.tsv", KLUE, [["울", "름", "에", " ", "#"], ["비"]], [["B-LC", "I-LC", "O", "O", "O"], ["O"]]),
-    ("en_train.conll", MULTICONER, [["rome", "#"], ["she", "ran"]], [["B-LOC", "O"], ["O", "O"]]),
-    ("en_ewt-ud-train.iob2", UNIVERSAL_NER, [["de", "le"]], [["O", "B-LOC"]]),
-    ("train", WIKIANN, [["Rome", ":", "en:x"], ["yes"]], [["B-LOC", "O", "O"], ["O"]]),
-    (
-        "news_0001.v4_gold_conll",
-        ONTONOTES,
-        [["Ann", "told", "New", "York", "."], ["Yes"]],
-        [["B-PERSON", "O", "B-GPE", "I-GPE", "O"], ["O"]],
-    ),
-    ("fr_x-ud-train.conllu", UD, [["de", "le"]], [["ADP", "DET"]]),
+    ("eng.train", CONLL2003, "Ann/I-PER left/O Oslo/I-LOC | ./O", None),
+    ("eng.testa", CONLL2003_IN_TWO_COLUMNS, "Ann/I-PER left/O Oslo/I-LOC | ./O", None),
+    ("esp.testa", CONLL2002_SPANISH, "Muñoz/B-PER llegó/O a/O León/B-LOC ./O", "ISO-8859-1"),
+    ("ned.train", CONLL2002_DUTCH, "België/B-LOC wint/O ./O", "ISO-8859-1"),
+    ("test.txt", CONLL2000, "He/B-NP paid/B-VP #/B-NP 3/I-NP ./O | She/B-NP ran/B-VP", None),
+    ("emerging.test.annotated", WNUT, "#oslo/B-location is/O it/O | #/O hi/O", None),
+    ("NER-de-train.tsv", GERMEVAL, "Im/O Ulmer/B-LOCderiv Zoo/O | Rom/B-LOC ja/O", "column 1"),
+    ("klue-ner-v1.1_train.tsv", KLUE, "울/B-LC 름/I-LC 에/O _/O #/O | 비/O", None),
+    ("en_train.conll", MULTICONER, "rome/B-LOC #/O | she/O ran/O", None),
+    ("en_ewt-ud-train.iob2", UNIVERSAL_NER, "de/O le/B-LOC", "column 1"),
+    ("train", WIKIANN, "Rome/B-LOC :/O en:x/O | yes/O", "'en:'"),
+    ("news_0001.v4_gold_conll", ONTONOTES, "Ann/B-PERSON told/O New/B-GPE York/I-GPE ./O | Yes/O", None),
+    ("fr_x-ud-train.conllu", UD, "de/ADP le/DET", None),
 ]
-# What else is said of how they are read.
-NOTES = {
-    "esp.testa": "ISO-8859-1",
-    "ned.train": "ISO-8859-1",
-    "NER-de-train.tsv": "column 1",
-    "en_ewt-ud-train.iob2": "column 1",
-    "train": "'en:'",
-}
 
 
-@pytest.mark.parametrize(("name", "content", "words", "labels"), PUBLISHED)
-def test_a_corpus_is_read_as_it_is_published_whatever_its_name(write, tmp_path, name, content, words, labels):
-    content = content.encode("iso-8859-1" if NOTES.get(name) == "ISO-8859-1" else "utf-8")
+@pytest.mark.parametrize(("name", "content", "words", "note"), PUBLISHED)
+def test_a_corpus_is_read_as_it_is_published_whatever_its_name(write, tmp_path, name, content, words, note):
+    pairs = [[pair.replace("_/", " /").rsplit("/", 1) for pair in row.split()] for row in words.split("|")]
+    words, labels = ([[pair[place] for pair in row] for row in pairs] for place in (0, 1))
+    content = content.encode("iso-8859-1" if note == "ISO-8859-1" else "utf-8")
     for path in (write(content, name), unknown := write(content, "a.unknown")):
         read = read_tagged_file(path, name="train_file")
-        assert (read.words, read.labels, read.note is None) == (words, labels, name not in NOTES)
-        assert read.note is None or (NOTES[name] in read.note and read.note.startswith(f"train_file {str(path)!r}: "))
+        assert (read.words, read.labels, read.note is None) == (words, labels, note is None)
+        assert note is None or (note in read.note and read.note.startswith(f"train_file {str(path)!r}: "))
     # So are those of files to embed whose names say that they are columns.
     corpus = corpus_from_files([str(unknown.rename(tmp_path / "a.conll"))], takes_words=True)
     assert list(corpus.lines()) == words
