@@ -1,1 +1,1 @@
-"""Corpora, vocabularies, lanes and annotated columns: everything between files and batches."""
+"""Corpora, vocabularies, spelling, word vectors and columns: everything between files and batches."""

@@ -235,24 +235,18 @@ def load_named_dataset(
 def expand_patterns(patterns: Sequence[str], name: str) -> list[str]:
     """The files that match the patterns, each pattern's in the order of their names; a file's own name comes first.
 
-    Raises: FileNotFoundError for a pattern without a file, ValueError for an empty file or a directory.
+    Raises: FileNotFoundError for a pattern without a file.
     """
     files = []
     for pattern in map(str, patterns):
-        if os.path.isdir(pattern):
-            every = os.path.join(glob.escape(pattern), "*")
-            raise ValueError(
-                f"{name} {pattern!r} is a directory; give its files, for example as the quoted glob '{every}'."
-            )
         # A name may hold what would be a pattern: a[1].txt.
         paths = [pattern] if os.path.isfile(pattern) else glob.glob(pattern, recursive=True)
         matches = sorted(path for path in paths if os.path.isfile(path))
         if not matches:
-            raise FileNotFoundError(f"{name} {pattern!r} matches no file; check the path (quote globs).")
+            raise FileNotFoundError(
+                f"{name} {pattern!r} matches no file; check the path (quote globs, 'DIRECTORY/*' is all its files)."
+            )
         files.extend(matches)
-    for file in files:
-        if os.path.getsize(file) == 0:
-            raise ValueError(f"{name} {file!r} is an empty file; give one with text in it, or leave it out.")
     return list(dict.fromkeys(files))
 
 

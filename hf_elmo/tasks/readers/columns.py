@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datasets import ClassLabel, Dataset
 
 from ...given import quoted
-from ...text.columns import CONLLU_COLUMNS, column_sentences, read_layout
+from ...text.columns import column_sentences, read_layout
 from ...text.files import form_of
 from . import Examples
 from .propositions import read_brackets
@@ -61,8 +61,7 @@ def read_tagged_file(
             and of CoNLL-2012 the usual ones, of others that in the first line. None for the first and the last column,
             FORM and UPOS of CoNLL-U, words and named entities of CoNLL-2012.
         name: The argument that named the file, for errors.
-    Raises: FileNotFoundError; ValueError naming the argument, the file and the line of whatever cannot be read, also
-        when the column of labels is left open (`_`) throughout.
+    Raises: FileNotFoundError; ValueError naming the argument, the file and the line of whatever cannot be read.
     """
     source = f"{name} {str(path)!r}"
     if form_of(path, name) != "unknown":
@@ -85,11 +84,6 @@ def read_tagged_file(
         read.lines.append(numbers)  # type: ignore[union-attr]
     if not len(read):
         raise ValueError(f"{source} holds no words: it is empty, or has nothing but blank lines, comments and headers.")
-    if layout.format == "conllu" and all(label == "_" for labels in read.labels for label in labels):
-        raise ValueError(
-            f"{source} leaves the column {CONLLU_COLUMNS[label_at]!r} open ('_') on every line; choose another one "
-            "with label_column."
-        )
     return read
 
 
