@@ -194,6 +194,19 @@ def shared_data(name: str) -> Path:
 
 
 @pytest.fixture
+def write(tmp_path):
+    """Writes bytes, a text or a list of lines into a file, and returns its path."""
+
+    def write_file(content, name="data.tsv"):
+        text = "".join(f"{line}\n" for line in content) if isinstance(content, list) else content
+        path = tmp_path / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write_file
+
+
+@pytest.fixture
 def code_cache(tmp_path, monkeypatch):
     """Where a checkpoint's own code is imported from in this process, which forgets it behind the test."""
     folder = tmp_path / "modules"

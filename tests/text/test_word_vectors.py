@@ -1,7 +1,6 @@
 """Word vectors are read from every form of file, bad lines are named, and the table holds what text is made into."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
@@ -17,18 +16,6 @@ words = st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, ma
     lambda word: " " not in word
 )
 numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)
-
-
-@pytest.fixture
-def write(tmp_path):
-    """Writes lines or bytes to a file and gives its path."""
-    path = tmp_path / "vectors.txt"
-
-    def write(content):
-        path.write_bytes(content if isinstance(content, bytes) else "".join(f"{line}\n" for line in content).encode())
-        return path
-
-    return write
 
 
 def assert_read(found, words=WORDS, vectors=VECTORS):
@@ -100,7 +87,7 @@ BAD_FILES = [
 def test_bad_files_are_refused_with_the_line(write, tmp_path):
     for lines, options, named in BAD_FILES:
         message = assert_refused(ValueError, named, read_word_vectors, write(lines), **options)
-        assert message.startswith("word_vectors '") and "vectors.txt'" in message, message
+        assert message.startswith("word_vectors '") and "data.tsv'" in message, message
     assert_refused(FileNotFoundError, ("word_vectors", "nowhere.txt"), read_word_vectors, tmp_path / "nowhere.txt")
 
 

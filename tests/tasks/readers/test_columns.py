@@ -28,16 +28,6 @@ CONLLU = """\
 """
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_file(content, name="train.conll"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
-        return path
-
-    return write_file
-
-
 def test_word_first_tag_last(write):
     path = write("-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n\n\n. . O O\n")
     read = read_tagged_file(path)

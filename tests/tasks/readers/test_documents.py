@@ -25,16 +25,6 @@ bc/x 1 0 She PRP - - - - - * (1)
 """
 
 
-@pytest.fixture
-def write(tmp_path):
-    def to_file(text):
-        path = tmp_path / "x.conll"
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return to_file
-
-
 def test_parts_sentences_speakers_and_clusters_are_read(write):
     documents = read_documents(write(TEXT))
     first, second = documents.documents
@@ -102,7 +92,7 @@ def test_what_is_written_is_read_again(tmp_path_factory, document):
 def test_what_cannot_be_read_is_named_by_its_line(write, change, parts):
     assert TEXT.replace(*change) != TEXT
     path = write(TEXT.replace(*change))
-    message = assert_refused(ValueError, ("train_file", "x.conll", *parts), read_documents, path, name="train_file")
+    message = assert_refused(ValueError, ("train_file", "data.tsv", *parts), read_documents, path, name="train_file")
     assert len(message) < 500
 
 

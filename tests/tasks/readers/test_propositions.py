@@ -37,16 +37,6 @@ bc/x 0 0 Noun NN * noun 01 1 A * 3)
 """
 
 
-@pytest.fixture
-def write(tmp_path):
-    def to_file(text):
-        path = tmp_path / "x.tsv"
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return to_file
-
-
 def test_a_release_of_propbank_is_read(write):
     propositions = read_propositions(write(PROPBANK))
     first, second = propositions.sentences
@@ -121,7 +111,7 @@ def test_brackets_are_the_spans_of_tags(tmp_path_factory, parts):
 def test_what_cannot_be_read_is_named_by_its_line(write, change, parts):
     assert PROPBANK.replace(*change) != PROPBANK
     path = write(PROPBANK.replace(*change))
-    message = assert_refused(ValueError, ("train_file", "x.tsv", *parts), read_propositions, path, name="train_file")
+    message = assert_refused(ValueError, ("train_file", "data.tsv", *parts), read_propositions, path, name="train_file")
     assert len(message) < 500
 
 

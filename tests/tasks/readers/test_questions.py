@@ -24,18 +24,12 @@ CONTENT = {
 }
 
 
-@pytest.fixture
-def write(tmp_path):
-    def to_file(content):
-        path = tmp_path / "x.json.gz"
-        path.write_bytes(gzip.compress(json.dumps(content).encode()))
-        return path
-
-    return to_file
+def packed(content):
+    return gzip.compress(json.dumps(content).encode())
 
 
 def test_questions_contexts_and_answers_are_read(write):
-    questions = read_questions(write(CONTENT))
+    questions = read_questions(write(packed(CONTENT), "x.json.gz"))
     first, second = questions.questions
     assert (first.id, first.text, first.context) == ("a", "Who?", 0)
     assert first.answers == (Answer("Tom", 18), Answer("Tom Tom", 18))
@@ -45,7 +39,11 @@ def test_questions_contexts_and_answers_are_read(write):
     picked = questions.pick([1])
     assert picked[0] == second and picked.contexts == questions.contexts
     assert questions.answers() == {"a": ["Tom", "Tom Tom"], "7": ["It"]}
-    assert [question.id for question in read_questions(write(CONTENT), keeps_unanswered=True)] == ["a", "b", "7"]
+    assert [question.id for question in read_questions(write(packed(CONTENT), "x.json.gz"), keeps_unanswered=True)] == [
+        "a",
+        "b",
+        "7",
+    ]
 
 
 def change(path, value):
@@ -82,7 +80,10 @@ QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
 )
 def test_what_is_wrong_is_named_by_its_place(write, content, parts):
     named = ("test_file", "x.json.gz", *parts)
-    assert len(assert_refused(ValueError, named, read_questions, write(content), name="test_file")) < 500
+    assert (
+        len(assert_refused(ValueError, named, read_questions, write(packed(content), "x.json.gz"), name="test_file"))
+        < 500
+    )
 
 
 def test_a_file_that_is_not_json_or_not_there(tmp_path):

@@ -28,16 +28,6 @@ def rows(read):
     return list(zip(read.texts, read.labels, strict=True))
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_file(content, name="train.tsv"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
-        return path
-
-    return write_file
-
-
 def test_texts_labels_places_and_ids(write):
     path = write("id\tdocument\tlabel\n5\t 좋아요 \t1\n9\t별로\t0\n")
     read = read_texts(path, name="train_file")
