@@ -71,7 +71,7 @@ QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
         (change((*QUESTION, "answers", 1, "answer_start"), "18"), ("qas[0]", "'18'")),
         (change((*QUESTION, "answers", 1, "answer_start"), True), ("qas[0]", "True")),
         (change((*QUESTION, "answers", 0, "answer_start"), 19), ("qas[0]", "'Tom'", "19")),
-        (change((*QUESTION, "answers", 0, "answer_start"), -8), ("qas[0]", "-8")),
+        (change((*QUESTION, "answers", 0, "answer_start"), -4), ("qas[0]", "-4")),
         (change((*QUESTION, "answers", 0, "text"), ""), ("qas[0]", "''")),
         (change((*QUESTION, "answers", 0, "answer_start"), 10**4000), ("qas[0]", "1000000000")),
         (change((*QUESTION, "question"), "Who\ud800?"), ("qas[0]", "surrogate")),
