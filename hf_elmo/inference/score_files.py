@@ -13,9 +13,9 @@ import numpy as np
 
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..text.vocabulary import MANY_UNKNOWN
+from .embedder import PlacedWords
 from .pages import fill_page
 from .scoring import DIRECTIONS, ElmoScorer, ScoreTotals, SentenceScores, Substitute, to_bits
-from .word_places import PlacedWords
 
 # Log probabilities are in nats, surprisals in bits.
 _SURPRISALS: dict[Any, str] = {

@@ -22,8 +22,7 @@ from ..hub.loading import find_file, load_config, load_model, load_tokenizer, us
 from ..model.modeling_elmo import ElmoForPreTraining, distinct_rows
 from ..text.spelling import SPELLING_FILE, SpellingModel
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, WordVocabulary, log_uniform_probabilities
-from .batches import runs
-from .embedder import ElmoEmbedder, Sentence
+from .embedder import ElmoEmbedder, Sentence, runs
 
 # Words whose scores are worked on at a time; and whole distributions, where a softmax gives no less.
 _BLOCK = 1024

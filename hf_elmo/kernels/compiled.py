@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .half import HALVES, product_dtype
 from .plain import Clips, Steps, Traces
-from .weights import Weight
+from .products import HALVES, Weight, product_dtype
 
 # Rows up to which a product reads the weight once, in place and unpacked, as a single sentence's do. Measured: the
 # fewer numbers a row has, the more of such a product goes into adding up vectors.

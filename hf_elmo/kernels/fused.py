@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from . import library
-from .weights import fits_cache
+from .products import fits_cache
 
 if TYPE_CHECKING:
     from .scan import ScanSettings

@@ -14,9 +14,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from . import compiled, fused
-from .half import HALVES, product_dtype
 from .plain import Clips, Steps, Traces
-from .weights import fits_cache, prepare
+from .products import HALVES, fits_cache, prepare, product_dtype
 
 
 class Packing(NamedTuple):

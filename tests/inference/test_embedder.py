@@ -13,7 +13,7 @@ from refusals import assert_refused
 from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, ElmoModel
-from hf_elmo.inference.embedder import LAYERS, ElmoEmbedder, pool_words
+from hf_elmo.inference.embedder import LAYERS, ElmoEmbedder, cut_batches, in_batches, place_words, pool_words, runs
 
 D = 12  # as in make_tiny_config
 TOKENIZER = ElmoCharTokenizer()
@@ -208,3 +208,57 @@ def test_pooling_is_what_its_names_say(words, layers, seed):
     np.testing.assert_allclose(pooled["mean"], array.sum(axis=1) / words)
     assert np.array_equal(pooled["max"], np.sort(array, axis=1)[:, -1])
     assert np.array_equal(pooled["first-last"], np.concatenate([array[:, -1, :2], array[:, 0, 2:]], axis=1))
+
+
+# Groups of items, and where words stand
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 20), st.integers(1, 40))
+def test_batches_have_each_item_once_in_its_order_within_the_limit(lengths, most, ahead):
+    seen, items = [], list(enumerate(lengths))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hf_elmo.inference.embedder._READ_AHEAD", ahead)
+        found = in_batches(iter(items), lambda item: item[1], lambda batch: seen.append(batch) or batch, most)
+        assert list(found) == items
+    for batch in seen:
+        assert len(batch) == 1 or len(batch) * max(length for _, length in batch) <= most
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 20))
+def test_runs_are_the_items_in_their_order_and_end_as_soon_as_they_are_full(sizes, full):
+    found = list(runs(iter(sizes), lambda size: size, full))
+    assert [size for run in found for size in run] == sizes and all(found)
+    assert all(sum(run) >= full for run in found[:-1]) and all(sum(run[:-1]) < full for run in found)
+
+
+def test_items_that_are_read_in_parts_share_a_batch():
+    assert list(cut_batches([9, 1, 7], 8, read_at_once=4)) == [[0, 2], [1]]
+    assert list(cut_batches([9, 1, 7], 8)) == [[0], [2], [1]]
+
+
+TOKENIZERS = {name: ElmoCharTokenizer(pre_tokenizer=name) for name in ("whitespace", "punctuation")}
+
+
+@pytest.mark.parametrize("is_tokenized", [False, True])
+@pytest.mark.parametrize("pre_tokenizer", TOKENIZERS)
+@given(line=st.text(st.sampled_from("ab é'.,-!1\t\u00a0 　"), max_size=30))
+def test_offsets_cut_the_words_out_of_the_raw_line(pre_tokenizer, is_tokenized, line):
+    placed = place_words(line, TOKENIZERS[pre_tokenizer], is_tokenized)
+    assert placed.words == (line.split() if is_tokenized else TOKENIZERS[pre_tokenizer].tokenize(line))
+    assert [line[start:end] for start, end in placed.offsets] == placed.words
+    between_spaces = line.split()
+    for word, number in zip(placed.words, placed.spaced_words, strict=True):
+        assert word in between_spaces[number]
+    # Together, the pieces are the words between white space.
+    pieces = [""] * len(between_spaces)
+    for word, number in zip(placed.words, placed.spaced_words, strict=True):
+        pieces[number] += word
+    assert pieces == between_spaces
+
+
+def test_a_word_that_is_lower_cased_still_has_its_place_in_the_raw_line():
+    tokenizer = ElmoCharTokenizer(pre_tokenizer="punctuation", do_lower_case=True)
+    placed = place_words("  The CAT's mat.", tokenizer)
+    assert placed.words == ["the", "cat", "'", "s", "mat", "."]
+    assert placed.offsets == [(2, 5), (6, 9), (9, 10), (10, 11), (12, 15), (15, 16)]
+    assert placed.spaced_words == [0, 1, 1, 1, 2, 2]

@@ -12,7 +12,7 @@ from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
 from hf_elmo import ElmoForTokenClassification, ElmoModel, kernels
-from hf_elmo.kernels import half, token_encoder
+from hf_elmo.kernels import products, token_encoder
 from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
 
 # Of all lengths: special tokens, one character, as many as a row holds, and more.
@@ -170,7 +170,7 @@ def test_wrapped_and_hooked_modules_run_themselves(rows, ran):
 
 @pytest.mark.parametrize("reason", [None, "no instructions"], ids=["native", "float32"])
 def test_halves_run_by_the_filters_in_float32_however_their_products_run_elsewhere(rows, ran, reason, monkeypatch):
-    monkeypatch.setattr(half, "native_unavailable_reason", lambda dtype: reason)
+    monkeypatch.setattr(products, "native_unavailable_reason", lambda dtype: reason)
     encoder = make_encoder()
     with torch.no_grad():
         wanted = encoder(rows)

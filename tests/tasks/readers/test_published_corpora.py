@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 from refusals import assert_refused
 
-from hf_elmo.inference.senses import holds_senses
+from hf_elmo.inference.word_uses import holds_senses
 from hf_elmo.tasks.readers.columns import read_tagged_file
 from hf_elmo.tasks.readers.texts import read_texts
 from hf_elmo.text.corpora import corpus_from_files
