@@ -18,7 +18,7 @@ from tolerances import LOSS_FLOAT32, REORDERED_FLOAT64
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
 from hf_elmo.inference import scoring
-from hf_elmo.inference.scoring import ElmoScorer, ScoreTotals, zipf_frequencies
+from hf_elmo.inference.scoring import ElmoScorer, ScoreTotals
 from hf_elmo.pretraining.evaluation import measure_perplexity
 from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.text.corpora import corpus_from_files
@@ -82,7 +82,8 @@ def score_by_hand(model, words):
     scores = np.zeros((3, len(words)))
     for place, target in enumerate(VOCABULARY.encode(words)):
         from_left, from_right = forward[place], backward[place + 2]
-        product = (from_left + from_right).exp() / zipf_frequencies(len(VOCABULARY))
+        # By Zipf's law a word's frequency falls with its number.
+        product = (from_left + from_right).exp() / torch.log1p(1 / torch.arange(1, 17, dtype=torch.float64))
         scores[:, place] = from_left[target], from_right[target], (product / product.sum()).log()[target]
     return scores, float(forward[len(words), VOCABULARY.eos_id]), float(backward[1, VOCABULARY.bos_id])
 
