@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_refused(embedder, write, tmp_path):
     refused = [((vectors, embedder, 1), ("layers is 1", "'top'")), ((vectors, embedder, 3), "layers is 3")]
     refused += [((vectors, other), "checkpoint"), ((str(tmp_path / "absent"), embedder), "absent")]
     for given, named in refused:
-        assert_refused((ValueError, FileNotFoundError), named, UseIndex.of_shards, *given)
+        assert_refused(ValueError, named, UseIndex.of_shards, *given)
     assert UseIndex.of_shards(write(["a b"], layers="mix"), embedder).layers == "mix"
     assert_refused(ValueError, "mean", UseIndex.of_shards, write(["a b"], layers="top", pooling="mean"), embedder)
     for sentences, layers, named in ((["", " "], "top", "sentences"), (SENTENCES, "all", "layers is 'all'")):
