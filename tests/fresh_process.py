@@ -43,13 +43,11 @@ class Blocker(MetaPathFinder):
 sys.meta_path.insert(0, Blocker())
 """
 
-# The templates, in the order in which they are forked from one another. The Hub's and transformers' modules read the
-# environment while they are imported, and tests look at how ours are: the libraries lie beneath all of these, and take
-# most of the seconds. What is not about transformers' own import begins with it: it has read the session's environment,
-# but for HF_MODULES_CACHE. Runs import all that they need in the end.
-LIBRARIES, TRANSFORMERS, RUNS = range(3)
+# The templates: the libraries, which read the session's environment but for HF_MODULES_CACHE, and, forked from them, all
+# that runs import in the end.
+LIBRARIES, RUNS = range(2)
 _IMPORTS = (
-    "torch._dynamo torch.distributed.checkpoint torch.distributed.fsdp torch.distributed.tensor scipy.stats PIL.Image",
+    "torch._dynamo torch.distributed.checkpoint torch.distributed.fsdp torch.distributed.tensor scipy.stats PIL.Image "
     "transformers.modeling_utils transformers.models.auto.modeling_auto transformers.models.auto.tokenization_auto "
     "transformers.pipelines",
     "hf_elmo.pretraining.run hf_elmo.pretraining.arguments hf_elmo.cli.command_line torch.distributed "
