@@ -43,8 +43,8 @@ class Blocker(MetaPathFinder):
 sys.meta_path.insert(0, Blocker())
 """
 
-# The templates: the libraries, which read the session's environment but for HF_MODULES_CACHE, and, forked from them, all
-# that runs import in the end.
+# The templates: the libraries, which have read the session's environment but for HF_MODULES_CACHE, and, forked from
+# them, all that runs import in the end.
 LIBRARIES, RUNS = range(2)
 _IMPORTS = (
     "torch._dynamo torch.distributed.checkpoint torch.distributed.fsdp torch.distributed.tensor scipy.stats PIL.Image "

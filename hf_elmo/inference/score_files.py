@@ -69,7 +69,7 @@ def open_scores(stream: TextIO, file_format: str, facts: Sequence[str] = ()) -> 
 
 def _numbers(scores: SentenceScores) -> dict[str, list[float]]:
     """Log probabilities and surprisals of each word, by their columns; adding 0 takes the sign off a zero."""
-    numbers = {direction: getattr(scores, direction) for direction in DIRECTIONS}
+    numbers: dict[str, np.ndarray] = {direction: getattr(scores, direction) for direction in DIRECTIONS}
     numbers |= {name: scores.surprisal(direction) for direction, name in _SURPRISALS.items()}
     return {name: (np.round(values, 6) + 0.0).tolist() for name, values in numbers.items()}
 
