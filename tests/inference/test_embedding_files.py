@@ -86,7 +86,7 @@ def test_shards_hold_the_vectors_of_the_embedder(embedder, tmp_path, monkeypatch
 
 
 @examples(4)
-@given(stops=st.lists(st.integers(0, 4), min_size=1, max_size=3), num_ranks=st.integers(1, 3))
+@given(stops=st.lists(st.integers(0, 4), min_size=1, max_size=3), num_ranks=st.integers(2, 3))
 def test_runs_resume_without_loss_or_repetition(embedder, tmp_path_factory, stops, num_ranks):
     folder = tmp_path_factory.mktemp("killed") / "v"
     written, is_complete = [], False
