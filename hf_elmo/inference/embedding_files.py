@@ -341,11 +341,12 @@ def write_word_vectors(embedder: ElmoEmbedder, words: Sequence[str], target: Pat
     `gensim.models.KeyedVectors.load_word2vec_format(name, binary=True)` loads `.bin`, and without `binary` the others.
     The words are read as the tokenizer has them, lower-cased for example.
     """
-    arrays = embedder.stream(([word] for word in words), "token")
+    # Without context any words are as good as a sentence.
+    arrays = embedder.stream(runs(words, lambda word: 1, 2048), "token")
     with files_written_aside(target) as (aside,), open(aside, "wb") as file:
         file.write(f"{len(words)} {embedder.vector_size // 2}\n".encode())
-        for word, array in zip(words, arrays, strict=True):
-            vector = array[0, : embedder.vector_size // 2].astype("<f4")
+        for word, row in zip(words, itertools.chain.from_iterable(arrays), strict=True):
+            vector = row[: embedder.vector_size // 2].astype("<f4")
             # Nine digits are every number of float32.
             digits = f"{' '.join(map('{:.9g}'.format, vector.tolist()))}\n".encode()
             file.write(f"{word} ".encode() + (vector.tobytes() if target.suffix == ".bin" else digits))

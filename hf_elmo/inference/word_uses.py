@@ -147,9 +147,8 @@ class StaticWords:
 
 def static_vectors(embedder: ElmoEmbedder, words: Sequence[str]) -> np.ndarray:
     """The token encoder's vectors of words, of length 1, (words, P)."""
-    arrays = [array[0] for array in embedder.stream(([word] for word in words), "token")]
-    # Both halves are the same.
-    return unit(np.array(arrays).reshape(len(words), 2, -1)[:, 0])
+    # Without context a list of words is as good as a sentence; both halves are the same.
+    return unit(embedder.embed_sentence(words, "token")[:, : embedder.vector_size // 2])
 
 
 def embed_uses(embedder: ElmoEmbedder, uses: Sequence[Use]) -> np.ndarray:
