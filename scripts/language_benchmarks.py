@@ -24,7 +24,7 @@ from tqdm.auto import tqdm
 
 from hf_elmo import ElmoEmbedder, ElmoScorer
 from hf_elmo.hub.provenance import describe_run, write_json
-from hf_elmo.inference.word_places import place_words
+from hf_elmo.inference.embedder import place_words
 from hf_elmo.inference.word_uses import unit
 from hf_elmo.text.raw_text import cut_sentences
 

@@ -29,7 +29,7 @@ from hf_elmo.hub.file_names import CONFIG_FILE, FACTS_FILE, RESULTS_FILE, TOKENI
 from hf_elmo.hub.loading import load_config, load_model, load_tokenizer
 from hf_elmo.hub.provenance import write_json
 from hf_elmo.inference.embedding_files import read_words
-from hf_elmo.inference.senses import holds_senses, read_senses
+from hf_elmo.inference.word_uses import holds_senses, read_senses
 from hf_elmo.tasks.data import load_named_dataset
 from hf_elmo.tasks.readers.columns import read_tagged_file, tagged_from_dataset
 from hf_elmo.tasks.readers.documents import read_documents

@@ -43,129 +43,80 @@ class Blocker(MetaPathFinder):
 sys.meta_path.insert(0, Blocker())
 """
 
-# What a run imports in the end, beside what lies beneath.
-RUNS = (
-    "hf_elmo.pretraining.run",
-    "hf_elmo.pretraining.arguments",
-    "hf_elmo.cli.command_line",
-    "torch.distributed",
-    "matplotlib.figure",
-    "matplotlib.backends.backend_agg",
-)
-# The Hub's and transformers' modules read the environment while they are imported, and tests look at how ours are: what
-# lies beneath all of these takes most of the seconds.
-LIBRARIES = (
-    "torch._dynamo",
-    "torch.distributed.checkpoint",
-    "torch.distributed.fsdp",
-    "torch.distributed.tensor",
-    "scipy.stats",
-    "PIL.Image",
-)
-# For what is not about transformers' own import: it has read the session's environment, but for HF_MODULES_CACHE.
-TRANSFORMERS = (
-    "transformers.modeling_utils",
-    "transformers.models.auto.modeling_auto",
-    "transformers.models.auto.tokenization_auto",
+# The templates: the libraries, which have read the session's environment but for HF_MODULES_CACHE, and, forked from
+# them, all that runs import in the end.
+LIBRARIES, RUNS = range(2)
+_IMPORTS = (
+    "torch._dynamo torch.distributed.checkpoint torch.distributed.fsdp torch.distributed.tensor scipy.stats PIL.Image "
+    "transformers.modeling_utils transformers.models.auto.modeling_auto transformers.models.auto.tokenization_auto "
     "transformers.pipelines",
+    "hf_elmo.pretraining.run hf_elmo.pretraining.arguments hf_elmo.cli.command_line torch.distributed "
+    "matplotlib.figure matplotlib.backends.backend_agg",
 )
-# The order in which templates are forked from one another.
-_TEMPLATES = (LIBRARIES, TRANSFORMERS, RUNS)
 _FOLDER = "HF_ELMO_TEMPLATES"  # the variable that tells workers where the templates listen
 _LONGEST_REQUEST = 2**20
 # Below those that the system gives out by itself, and other ones in each worker: a port that was free a moment ago may
 # else be another run's by the time that the run listens.
 _ports = itertools.count(20_000 + os.getpid() % 1_000 * 10)
-_ROOT = str(Path(__file__).resolve().parent.parent)
 
 
 class FreshProcess:
-    """A process that was forked; as of `subprocess.Popen` are pid, returncode, wait and kill."""
+    """A process that was forked; as of `subprocess.Popen` are pid, wait and kill."""
 
     def __init__(self, status: socket.socket):
         self._status = status
         self.pid = json.loads(status.recv(_LONGEST_REQUEST))
-        self.returncode: int | None = None
 
-    def wait(self, timeout: float | None = 300) -> int:
-        """Its exit code, minus the signal's number where one ended it; ended, with its stack, when it takes longer."""
+    def wait(self, timeout: float = 300) -> int:
+        """Its exit code, minus the signal's number where one ended it; aborted, with its stack on stderr, when late."""
         self._status.settimeout(timeout)
-        try:
-            self.returncode = json.loads(self._status.recv(_LONGEST_REQUEST))
-        except TimeoutError:
-            # Its stack goes to its stderr first.
-            os.kill(self.pid, signal.SIGABRT)
-            raise
-        self._status.close()
-        return self.returncode
+        with self._status:
+            try:
+                return json.loads(self._status.recv(_LONGEST_REQUEST))
+            except TimeoutError:
+                os.kill(self.pid, signal.SIGABRT)
+                return json.loads(self._status.recv(_LONGEST_REQUEST))
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
 
 
 def start(
-    words: list[Any],
-    stdout: IO,
-    stderr: IO,
-    env: dict[str, str] | None = None,
-    cwd: str | Path | None = None,
-    modules: tuple[str, ...] = RUNS,
+    words: list[Any], stdout: IO, stderr: IO, env: dict[str, str] | None = None, cwd: Any = None, template: int = RUNS
 ) -> FreshProcess:
-    """Start `python WORDS` in a process of its own.
+    """Start `python WORDS` in a process of its own: -c and a program, or -m and a module, and their arguments.
 
-    Args:
-        words: A script and its arguments, or -c and a program, or -m and a module, and their arguments.
-        stdout, stderr: Open files that take its output.
-        env: All of its environment; None for this process's.
-        cwd: Where it runs; None for here.
-        modules: What it finds imported.
+    The environment and the folder are this process's where none is given.
     """
-    request = {
-        "words": list(map(str, words)),
-        "env": dict(os.environ if env is None else env),
-        "cwd": str(cwd or os.getcwd()),
-    }
+    request = [list(map(str, words)), dict(os.environ if env is None else env), str(cwd or os.getcwd())]
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    line.connect(os.path.join(os.environ[_FOLDER], str(_TEMPLATES.index(modules))))
+    line.connect(os.path.join(os.environ[_FOLDER], str(template)))
     socket.send_fds(line, [json.dumps(request).encode()], [stdout.fileno(), stderr.fileno()])
     return FreshProcess(line)
 
 
-def run(words: list[Any], timeout: float = 300, **settings: Any) -> subprocess.CompletedProcess:
+def run(words: list[Any], **settings: Any) -> subprocess.CompletedProcess:
     """As `subprocess.run([sys.executable, *words], capture_output=True, text=True)`; settings as of `start`."""
-    return run_together([words], [{}], timeout, **settings)[0]
+    return run_together([words], [{}], **settings)[0]
 
 
 def run_together(
-    each: list[list[Any]], environments: list[dict[str, str]], timeout: float = 300, env: Any = None, **settings: Any
+    each: list[list[Any]], environments: list[dict[str, str]], env: dict[str, str] | None = None, **settings: Any
 ) -> list[subprocess.CompletedProcess]:
     """Run several at a time, each with variables of its own."""
-    base = dict(os.environ) if env is None else env
+    base, end = dict(os.environ) if env is None else env, time.monotonic() + 300
     with contextlib.ExitStack() as stack:
         outputs = [[stack.enter_context(tempfile.TemporaryFile()) for _ in range(2)] for _ in each]
         processes = [
             start(words, *files, env=base | variables, **settings)
             for words, files, variables in zip(each, outputs, environments, strict=True)
         ]
-        late = []
-        for process in processes:
-            try:
-                process.wait(1 if late else timeout)
-            except TimeoutError:
-                late.append(process)
-        if late:
-            time.sleep(1)  # for the stacks
-        texts = []
-        for files in outputs:
-            for file in files:
-                file.seek(0)
-            texts.append([file.read().decode() for file in files])
-        if late:
-            raise TimeoutError("\n".join(line for text in texts for line in text))
-    return [
-        subprocess.CompletedProcess(words, process.returncode, *text)
-        for words, process, text in zip(each, processes, texts, strict=True)
-    ]
+        done = []
+        for words, process, files in zip(each, processes, outputs, strict=True):
+            code = process.wait(max(end - time.monotonic(), 1))
+            texts = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode() for file in files]
+            done.append(subprocess.CompletedProcess(words, code, *texts))
+        return done
 
 
 def environments_of_ranks(count: int) -> list[dict[str, str]]:
@@ -193,27 +144,24 @@ def do_not_wait_for_the_disk() -> None:
 
 def open_templates() -> None:
     """Let this process and those that it starts have new processes, as long as it lives."""
-    folder = tempfile.mkdtemp()
+    folder = os.environ[_FOLDER] = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    os.environ[_FOLDER] = folder
-    listening = []
-    for number in range(len(_TEMPLATES)):
-        line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    lines = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in _IMPORTS]
+    for number, line in enumerate(lines):
         line.bind(os.path.join(folder, str(number)))
         line.listen()
-        listening.append(line.detach())
     # The end of this process closes the one side, which the other one hears.
-    life, _ = os.pipe()
-    command = [sys.executable, __file__, *map(str, [life, *listening])]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.Popen(command, pass_fds=[life, *listening], env=environment)
-    for descriptor in (life, *listening):
+    passed = [os.pipe()[0], *(line.detach() for line in lines)]
+    subprocess.Popen(
+        [sys.executable, __file__, *map(str, passed)], pass_fds=passed, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    for descriptor in passed:
         os.close(descriptor)
 
 
 def _serve(life: int, listening: list[socket.socket]) -> None:
     """Be the next template, for all who call it; the further ones are forked from it when they are called."""
-    for module in _TEMPLATES[-len(listening)]:
+    for module in _IMPORTS[-len(listening)].split():
         importlib.import_module(module)
     # What the libraries would take apart at the end of a process goes with its memory.
     for unmade in list(weakref.finalize._registry):
@@ -242,7 +190,7 @@ def _keep(line: socket.socket) -> None:
     pid = os.fork()
     if pid == 0:
         line.close()
-        _become(json.loads(content), stdout, stderr)
+        _become(*json.loads(content), stdout, stderr)
     os.close(stdout)
     os.close(stderr)
     with contextlib.suppress(OSError):
@@ -251,28 +199,25 @@ def _keep(line: socket.socket) -> None:
     os._exit(0)
 
 
-def _become(request: dict[str, Any], stdout: int, stderr: int) -> None:
+def _become(words: list[str], environment: dict[str, str], folder: str, stdout: int, stderr: int) -> None:
     """Be the process that is asked for, to its end."""
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(stdout, 1)
-    os.dup2(stderr, 2)
+    for number, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), stdout, stderr)):
+        os.dup2(descriptor, number)
     faulthandler.enable(2)
     # What a shell starts in its background is deaf to interrupts, and the template may be.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # The name of this folder, for the template's imports; where the package is installed by naming its folder in
     # sys.path, that name stays.
     del sys.path[0]
-    os.chdir(request["cwd"])
+    os.chdir(folder)
     os.environ.clear()
-    os.environ.update(request["env"])
-    if os.environ.get("PYTHONPATH"):
-        sys.path[:0] = os.environ["PYTHONPATH"].split(os.pathsep)
-    dynamic_modules = sys.modules.get("transformers.dynamic_module_utils")
-    if dynamic_modules is not None and "HF_MODULES_CACHE" in os.environ:
-        dynamic_modules.HF_MODULES_CACHE = os.environ["HF_MODULES_CACHE"]
-    sys.stdout.reconfigure(write_through="PYTHONUNBUFFERED" in os.environ)
+    os.environ.update(environment)
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    if "HF_MODULES_CACHE" in environment and (loader := sys.modules.get("transformers.dynamic_module_utils")):
+        loader.HF_MODULES_CACHE = environment["HF_MODULES_CACHE"]
+    sys.stdout.reconfigure(write_through="PYTHONUNBUFFERED" in environment)
     random.seed()
-    code = _run(request["words"])
+    code = _run(words)
     with contextlib.suppress(BaseException):
         threading._shutdown()
         atexit._run_exitfuncs()
@@ -282,36 +227,30 @@ def _become(request: dict[str, Any], stdout: int, stderr: int) -> None:
 
 
 def _run(words: list[str]) -> int:
+    kind, what, *given = words
+    sys.argv = [kind, *given]
+    sys.path.insert(0, "")
     try:
-        if words[0] == "-c":
-            sys.argv = ["-c", *words[2:]]
-            sys.path.insert(0, "")
-            exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
-        elif words[0] == "-m":
-            sys.argv = words[1:]
-            sys.path.insert(0, "")
-            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        if kind == "-c":
+            exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})
         else:
-            sys.argv = words
-            sys.path.insert(0, os.path.dirname(words[0]))
-            runpy.run_path(words[0], run_name="__main__")
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
             return 1
         return end.code or 0
-    except KeyboardInterrupt:
+    except BaseException as error:
         traceback.print_exc()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-    except BaseException:
-        traceback.print_exc()
+        if isinstance(error, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.path[0] = _ROOT
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
     do_not_wait_for_the_disk()
     # The keepers of the processes end unheard.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -128,7 +128,7 @@ def _embed_words(arguments: EmbeddingArguments, vocab_file: str, file: str) -> N
 
     target = check_embedding_file(file, WORD_SUFFIXES, arguments.overwrite_output_file)
     words, embedder = read_words(vocab_file), arguments.embedder()
-    write_word_vectors(embedder, words, target, arguments.max_words_per_batch)
+    write_word_vectors(embedder, words, target)
     print(
         f"Embedded {len(words):,} words without context.\n"
         f"Wrote {file}, {target.stat().st_size / 1e6:,.1f} MB: {embedder.vector_size // 2} numbers per word, for "
@@ -165,7 +165,7 @@ def _embed_to_directory(arguments: EmbeddingArguments, output_dir: str) -> None:
     import torch
     from accelerate import PartialState
 
-    from ..inference.embedding_shards import EmbeddingSettings, EmbeddingWriter
+    from ..inference.embedding_files import EmbeddingSettings, EmbeddingWriter
     from ..text.progress import track
 
     settings = EmbeddingSettings(**{each.name: getattr(arguments, each.name) for each in fields(EmbeddingSettings)})

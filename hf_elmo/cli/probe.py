@@ -83,8 +83,7 @@ def measure_senses(arguments: SensesArguments) -> dict[str, Any]:
     """Print the table and write the figures; returns them, too."""
     from ..hub.scores import SENSES
     from ..inference import probes
-    from ..inference.senses import read_senses
-    from ..inference.word_uses import embed_uses, gather_uses
+    from ..inference.word_uses import embed_uses, gather_uses, read_senses
     from ..text.corpora import expand_patterns
     from ..text.progress import track
 

@@ -66,9 +66,9 @@ class ScoringArguments(ReadingArguments):
 
 def score(arguments: ScoringArguments) -> ScoreTotals:
     """Score a text, write or show the scores and print the perplexities of the whole."""
+    from ..inference.embedder import place_words
     from ..inference.score_files import ScoredLine, describe_totals
     from ..inference.scoring import ElmoScorer, ScoreTotals
-    from ..inference.word_places import place_words
     from ..text.progress import track
 
     targets, corpus = arguments.check(), open_text(arguments)

@@ -55,8 +55,7 @@ class UsesArguments(ReadingArguments):
 def show_uses(arguments: UsesArguments) -> None:
     """Write the page."""
     from ..hub.writing import files_written_aside
-    from ..inference.use_maps import CLUSTER, map_uses
-    from ..inference.use_page import render_page
+    from ..inference.use_maps import CLUSTER, map_uses, render_page
     from ..inference.word_uses import StaticWords, gather_uses
     from ..text.progress import track
 
@@ -92,8 +91,8 @@ def _open_texts(
     arguments: UsesArguments, tokenizer: ElmoCharTokenizer
 ) -> tuple[str, Iterator[Iterable[LabeledSentence]]]:
     """What the labels of the text are, and the sentences of each file."""
-    from ..inference.senses import holds_senses, read_senses
     from ..inference.use_maps import CLUSTER
+    from ..inference.word_uses import holds_senses, read_senses
     from ..tasks.readers.columns import read_tagged_file
     from ..text.corpora import expand_patterns
     from ..text.files import suffix_of

@@ -1,4 +1,4 @@
-"""Text to vectors, as NumPy arrays, by any ELMo checkpoint: for corpora of any size and texts of any length.
+"""Text to vectors, as NumPy arrays, by any ELMo checkpoint: batches for corpora of any size and texts of any length.
 
 Letters in shapes: R rows of a batch, N words of a batch one after another, P projection, H cell, L biLM layers, D = 2P.
 """
@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import re
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -20,13 +23,16 @@ from ..hub.loading import load_model, load_tokenizer, usable_device
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from .batches import cut_batches, runs
 
 # What may be asked for by name; a layer may also be asked for by its number.
 LAYERS = ("mix", "all", "top", "average", "token")
 Sentence = str | Sequence[str]
 # Hidden and cell states of one direction, (R, L, P) and (R, L, H); None stands for zeros.
 _State = tuple[Tensor, Tensor] | None
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+# Items of which batches of like lengths are made.
+_READ_AHEAD = 1024
 
 
 class ElmoEmbedder:
@@ -291,3 +297,63 @@ def pool_words(vectors: np.ndarray, pooling: str) -> np.ndarray:
         return vectors.max(axis=-2)
     half = vectors.shape[-1] // 2
     return np.concatenate([vectors[..., -1, :half], vectors[..., 0, half:]], axis=-1)
+
+
+class PlacedWords(NamedTuple):
+    """The words of a line of text."""
+
+    words: list[str]  # as the model reads them, lower-cased for example
+    offsets: list[tuple[int, int]]  # first character of each word in the line, and the one behind its last
+    spaced_words: list[int]  # index, from 0, of the word between white space that each of them belongs to
+
+
+def place_words(line: str, tokenizer: ElmoCharTokenizer, is_tokenized: bool = False) -> PlacedWords:
+    """Cut a line, as it came, into words with their offsets; tokenized words stand between white space."""
+    spaced = [match.span() for match in re.finditer(r"\S+", line)]
+    words = line.split() if is_tokenized else tokenizer.tokenize(line)
+    offsets = spaced if is_tokenized else tokenizer.cutter.spans(line)
+    starts = [start for start, _ in spaced]
+    return PlacedWords(words, offsets, [bisect_right(starts, start) - 1 for start, _ in offsets])
+
+
+def in_batches(
+    items: Iterable[Item],
+    length: Callable[[Item], int],
+    compute: Callable[[Sequence[Item]], Sequence[Result]],
+    max_words_per_batch: int,
+) -> Iterator[Result]:
+    """What `compute` makes of each item, in their order, called with items of like lengths.
+
+    Items are read a thousand at a time; `length` counts their words, of which as many are computed at once.
+    """
+    for buffer in runs(items, lambda item: 1, _READ_AHEAD):
+        results: dict[int, Result] = {}
+        for batch in cut_batches(list(map(length, buffer)), max_words_per_batch):
+            results.update(zip(batch, compute([buffer[index] for index in batch]), strict=True))
+        yield from (results[index] for index in range(len(buffer)))
+
+
+def cut_batches(lengths: Sequence[int], max_words: int, read_at_once: int = sys.maxsize) -> Iterator[list[int]]:
+    """The indices of the items of each batch, the longest items first, at most `max_words` with padding or one item.
+
+    Of an item at most `read_at_once` words count, where longer ones are read in parts.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    while order:
+        count = max(1, max_words // max(1, min(lengths[order[0]], read_at_once)))
+        yield order[:count]
+        order = order[count:]
+
+
+def runs(items: Iterable[Item], size: Callable[[Item], int], full: int) -> Iterator[list[Item]]:
+    """Items that follow one another, together until their sizes sum up to `full`."""
+    run: list[Item] = []
+    total = 0
+    for item in items:
+        run.append(item)
+        total += size(item)
+        if total >= full:
+            yield run
+            run, total = [], 0
+    if run:
+        yield run

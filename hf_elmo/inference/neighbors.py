@@ -5,6 +5,7 @@ Letters in shapes: N words of some sentences one after another, Q queries, D num
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import os
 from collections import Counter
@@ -12,12 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from pyarrow import compute
 
 from ..text.progress import track
 from .embedder import ElmoEmbedder, Sentence, resolve_layers
-from .embedding_shards import digest_of_checkpoint, load_embeddings, read_settings, vectors_of
-from .word_uses import StaticWords, Use, other_spellings, unit
+from .embedding_files import digest_of_checkpoint, load_embeddings, read_settings, vectors_of
+from .word_uses import StaticWords, Use, unit
 
 _SENTENCES_PER_BLOCK = 256
 
@@ -85,17 +85,12 @@ class UseIndex:
             )
         column = settings["columns"][int(asked) if has == "all" else 0]
         rows = load_embeddings(directory).with_format("arrow")
-        total = compute.sum(compute.list_value_length(rows.data.column("words"))).as_py()
 
-        def blocks() -> Iterable[Block]:
-            found = (
-                Block(
-                    _uses_in(zip(table["sentence_id"].to_pylist(), table["words"].to_pylist(), strict=True)),
-                    unit(vectors_of(table[column])),
-                )
-                for table in rows.iter(_SENTENCES_PER_BLOCK)
-            )
-            return track(found, "searching", "words", total, size=lambda block: len(block.vectors))
+        def blocks() -> Iterator[Block]:
+            num_blocks = -(-len(rows) // _SENTENCES_PER_BLOCK)
+            for table in track(rows.iter(_SENTENCES_PER_BLOCK), "searching", "blocks", num_blocks):
+                uses = _uses_in(zip(table["sentence_id"].to_pylist(), table["words"].to_pylist(), strict=True))
+                yield Block(uses, unit(vectors_of(table[column])))
 
         return cls(embedder, asked, blocks)
 
@@ -118,17 +113,18 @@ class UseIndex:
         best: list[Nearest] = [[] for _ in uses]
         for block in self.blocks():
             similarities = block.vectors @ vectors.T
-            if same_word:
-                folded = np.array([use.word.casefold() for use in block.uses], dtype=object)
             for query, use in enumerate(uses):
                 # What cannot be among the best is left out first.
                 least = best[query][-1][0] if len(best[query]) == count else -np.inf
-                is_candidate = similarities[:, query] > least
-                (rows,) = np.nonzero(is_candidate & (folded == use.word.casefold()) if same_word else is_candidate)
+                rows = np.flatnonzero(similarities[:, query] > least)
                 ranked = rows[np.argsort(-similarities[rows, query], kind="stable")]
-                found = ((float(similarities[row, query]), block.uses[row]) for row in ranked)
-                both = [*best[query], *itertools.islice(one_a_sentence(found, use), count)]
-                best[query] = list(one_a_sentence(sorted(both, key=lambda each: -each[0]), use))[:count]
+                found = (
+                    (float(similarities[row, query]), block.uses[row])
+                    for row in ranked
+                    if not same_word or block.uses[row].word.casefold() == use.word.casefold()
+                )
+                both = heapq.merge(best[query], found, key=lambda each: -each[0])
+                best[query] = list(itertools.islice(_one_a_sentence(both, use), count))
         return best
 
     def most_different_uses(self, word: str, count: int = 2) -> list[tuple[Use, np.ndarray]]:
@@ -159,7 +155,7 @@ def _normalized(embedder: ElmoEmbedder, word: str) -> str:
     return words[0] if len(words) == 1 else word
 
 
-def one_a_sentence(uses: Iterable[tuple[float, Use]], query: Use) -> Iterator[tuple[float, Use]]:
+def _one_a_sentence(uses: Iterable[tuple[float, Use]], query: Use) -> Iterator[tuple[float, Use]]:
     """The uses, nearest first, with one for each sentence and none in that of the query."""
     seen = {tuple(map(str.casefold, query.words))}
     for similarity, use in uses:
@@ -176,9 +172,7 @@ def describe_words(index: UseIndex, words: Sequence[str], count: int = 1, same_w
     for word in (_normalized(index.embedder, word) for word in words):
         uses = index.most_different_uses(word)
         if not uses:
-            spellings = other_spellings([word], counts)
-            hint = f", but {', '.join(map(repr, spellings))}" if spellings else ""
-            lines.append(f"{word!r}: not among the {len(counts):,} words of the text{hint}")
+            lines.append(f"{word!r}: not among the {len(counts):,} words of the text")
             continue
         similar = ", ".join(other for other, _ in static.nearest(word, 6))
         lines.append(f"{word!r}: nearest words by the static vector: {similar}")

@@ -26,7 +26,7 @@ NUM_FOLDS = 5
 EPOCHS, LEARNING_RATE, _WORDS_PER_STEP = 10, 1e-3, 512
 _WORDS_AT_A_TIME = 1 << 14
 
-# By method, "layer 0" for example, whether each use or word is classified correctly, (N,).
+# By method, "layer 0" for example, 1 for each use or word that is classified correctly, else 0, (N,).
 Correct = dict[str, np.ndarray]
 # By set of words and method: by measure a figure for each fold or seed; and as above, on the average of the seeds.
 Scores = tuple[dict[str, Any], dict[str, Correct]]
@@ -66,7 +66,7 @@ def probe_senses(found: WordUses, layers: np.ndarray, folds: np.ndarray) -> Corr
     senses = np.array(found.labels)
     bags = [[word.casefold() for at, word in enumerate(use.words) if at != use.position] for use in found.uses]
     methods = [MOST_FREQUENT_SENSE, BAG_OF_WORDS, *(f"layer {layer}" for layer in range(len(layers)))]
-    correct = {method: np.zeros(len(senses), dtype=bool) for method in methods}
+    correct = {method: np.zeros(len(senses)) for method in methods}
     for fold in range(folds.max() + 1):
         test, train = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
         vectorizer = text.TfidfVectorizer(analyzer=list)
@@ -104,10 +104,7 @@ def score_senses(words: Sequence[tuple[WordUses, np.ndarray, Correct]]) -> Score
         name: {method: _by_fold(folds, senses, answers) for method, answers in correct.items()}
         for name, (folds, senses, correct) in parts.items()
     }
-    return scores, {
-        name: {method: answers.astype(float) for method, answers in correct.items()}
-        for name, (_, _, correct) in parts.items()
-    }
+    return scores, {name: correct for name, (_, _, correct) in parts.items()}
 
 
 def _by_fold(folds: np.ndarray, senses: np.ndarray, correct: np.ndarray) -> dict[str, list[float]]:

@@ -13,9 +13,9 @@ import numpy as np
 
 from ..model.configuration_elmo import BOS_TOKEN, EOS_TOKEN
 from ..text.vocabulary import MANY_UNKNOWN
+from .embedder import PlacedWords
 from .pages import fill_page
 from .scoring import DIRECTIONS, ElmoScorer, ScoreTotals, SentenceScores, Substitute, to_bits
-from .word_places import PlacedWords
 
 # Log probabilities are in nats, surprisals in bits.
 _SURPRISALS: dict[Any, str] = {
@@ -67,25 +67,28 @@ def open_scores(stream: TextIO, file_format: str, facts: Sequence[str] = ()) -> 
         stream.write(after)
 
 
+def _numbers(scores: SentenceScores) -> dict[str, list[float]]:
+    """Log probabilities and surprisals of each word, by their columns; adding 0 takes the sign off a zero."""
+    numbers: dict[str, np.ndarray] = {direction: getattr(scores, direction) for direction in DIRECTIONS}
+    numbers |= {name: scores.surprisal(direction) for direction, name in _SURPRISALS.items()}
+    return {name: (np.round(values, 6) + 0.0).tolist() for name, values in numbers.items()}
+
+
 def _rows(line: ScoredLine) -> Iterator[dict[str, Any]]:
     """A row per word; `<S>` at position -1 and `</S>` at position T, each with the score of one direction."""
-    scores = line.scores
+    scores, placed, numbers = line.scores, line.placed, _numbers(line.scores)
 
-    def row(position: int, word: str, unknown: bool = False, **log_probabilities: float) -> dict[str, Any]:
-        # Adding 0 takes the sign off a zero.
-        bits = {_SURPRISALS[name]: f"{to_bits(value) + 0.0:.6f}" for name, value in log_probabilities.items()}
-        nats = {name: f"{value:.6f}" for name, value in log_probabilities.items()}
-        return {"sentence": line.number, "position": position, "word": word, "unknown": int(unknown), **nats, **bits}
+    def row(position: int, word: str, unknown: bool = False, **numbers: float) -> dict[str, Any]:
+        written = {name: f"{value + 0.0:.6f}" for name, value in numbers.items()}
+        return {"sentence": line.number, "position": position, "word": word, "unknown": int(unknown), **written}
 
-    yield row(-1, BOS_TOKEN, backward=scores.backward_end)
-    for position, word in enumerate(scores.words):
-        values = {direction: getattr(scores, direction)[position] for direction in DIRECTIONS}
-        yield row(position, word, scores.is_unknown[position], **values) | {
-            "substitutes": " ".join(each.word for each in line.substitutes.get(position, [])),
-            **dict(zip(("start", "end"), line.placed.offsets[position], strict=True)),
-            "spaced_word": line.placed.spaced_words[position],
-        }
-    yield row(len(scores.words), EOS_TOKEN, forward=scores.forward_end)
+    yield row(-1, BOS_TOKEN, backward=scores.backward_end, surprisal_backward=to_bits(scores.backward_end))
+    for at, word in enumerate(scores.words):
+        own = row(at, word, scores.is_unknown[at], **{name: values[at] for name, values in numbers.items()})
+        own["substitutes"] = " ".join(each.word for each in line.substitutes.get(at, []))
+        own["start"], own["end"] = placed.offsets[at]
+        yield own | {"spaced_word": placed.spaced_words[at]}
+    yield row(len(scores.words), EOS_TOKEN, forward=scores.forward_end, surprisal=to_bits(scores.forward_end))
 
 
 def _record(line: ScoredLine) -> dict[str, Any]:
@@ -94,22 +97,17 @@ def _record(line: ScoredLine) -> dict[str, Any]:
         "sentence": line.number,
         "words": scores.words,
         "unknown": scores.is_unknown.tolist(),
-        **{direction: _rounded(getattr(scores, direction)) for direction in DIRECTIONS},
+        **_numbers(scores),
         "forward_end": round(scores.forward_end, 6),
         "backward_end": round(scores.backward_end, 6),
         "perplexity": totals.perplexity,
         "pseudo_perplexity": totals.pseudo_perplexity,
-        **{name: _rounded(scores.surprisal(direction)) for direction, name in _SURPRISALS.items()},
         "offsets": line.placed.offsets,
         "spaced_words": line.placed.spaced_words,
     }
     if line.substitutes:
         record["substitutes"] = {at: [each._asdict() for each in found] for at, found in line.substitutes.items()}
     return record
-
-
-def _rounded(values: np.ndarray) -> list[float]:
-    return (np.round(values, 6) + 0.0).tolist()
 
 
 def _paragraph(line: ScoredLine) -> str:

@@ -22,8 +22,7 @@ from ..hub.loading import find_file, load_config, load_model, load_tokenizer, us
 from ..model.modeling_elmo import ElmoForPreTraining, distinct_rows
 from ..text.spelling import SPELLING_FILE, SpellingModel
 from ..text.vocabulary import SPECIAL_WORDS, VOCABULARY_FILE, WordVocabulary, log_uniform_probabilities
-from .batches import runs
-from .embedder import ElmoEmbedder, Sentence
+from .embedder import ElmoEmbedder, Sentence, runs
 
 # Words whose scores are worked on at a time; and whole distributions, where a softmax gives no less.
 _BLOCK = 1024
@@ -85,7 +84,7 @@ class SentenceScores:
     is_unknown: np.ndarray  # True for words that the softmax lacks, (T,)
     forward: np.ndarray  # log p(w_t | `<S>`, w_1 ... w_t-1), (T,)
     backward: np.ndarray  # log p(w_t | w_t+1 ... w_T, `</S>`), (T,)
-    joint: np.ndarray  # log p(w_t | all other words) by both directions together, (T,); see `join_directions`
+    joint: np.ndarray  # log p(w_t | all other words) by both directions together, (T,)
     forward_end: float  # log p(`</S>` | `<S>`, w_1 ... w_T)
     backward_end: float  # log p(`<S>` | w_1 ... w_T, `</S>`)
 
@@ -168,7 +167,9 @@ class ElmoScorer:
             self.spelling = SpellingModel.load(self._find(SPELLING_FILE, "what hf-elmo vocabulary writes beside words"))
         self.tokenizer = load_tokenizer(self.name, config)
         self.embedder = ElmoEmbedder(self.model, tokenizer=self.tokenizer, max_words_per_batch=max_words_per_batch)
-        self._log_prior = zipf_frequencies(len(self.vocabulary)).log()
+        # Zipf's law: the words are sorted by falling frequency.
+        ids = torch.arange(len(self.vocabulary))
+        self._log_prior = log_uniform_probabilities(ids, len(ids), torch.float64).log()
 
     def _find(self, name: str, what: str) -> str:
         file = find_file(self.name, name)
@@ -255,9 +256,19 @@ class ElmoScorer:
             found.append(torch.stack([_at(each - start, part) for each, part in zip(ids, parts, strict=True)]))
         return torch.stack(found).sum(dim=0) - torch.stack(sums).logsumexp(dim=0)
 
-    def _distributions(self, forward: Tensor, backward: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        left, right = log_probabilities(self.model, forward, 0), log_probabilities(self.model, backward, 1)
-        return left, right, join_directions(left, right, self._log_prior)
+    def _distributions(self, *contexts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """log p of every word of the softmax from the left, the right and both sides, (N, V) each, by vectors (N, P).
+
+        p(w | left, right) ∝ p(w | left) p(w | right) / p(w), over all words: Bayes' rule where the contexts are
+        independent, given the word. p(w) is Zipf's law.
+        """
+        found = []
+        for softmax, context in zip(self.model.word_softmaxes, contexts, strict=True):
+            hidden = context.to(self.device, self.model.dtype)
+            scores = softmax(hidden) if isinstance(softmax, nn.Linear) else softmax.log_prob(hidden)
+            found.append(torch.log_softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)))
+        left, right = found
+        return left, right, torch.log_softmax(left + right - self._log_prior.to(left), dim=-1)
 
     @torch.inference_mode()
     def _score_group(self, group: Sequence[tuple[np.ndarray, Sequence[str]]]) -> list[SentenceScores]:
@@ -301,27 +312,6 @@ def _logits(model: ElmoForPreTraining, block: slice, softmax: nn.Linear, hidden:
     bias = None if softmax.bias is None else softmax.bias[block]
     scores = F.linear(hidden.to(model.device, model.dtype), softmax.weight[block], bias)
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
-
-
-def log_probabilities(model: ElmoForPreTraining, hidden: Tensor, direction: int) -> Tensor:
-    """log p of every word of the softmax, (N, V), in float32 or wider, by vectors (N, P) of direction 0 or 1."""
-    softmax = model.word_softmaxes[direction]
-    hidden = hidden.to(model.device, model.dtype)
-    scores = softmax(hidden) if isinstance(softmax, nn.Linear) else softmax.log_prob(hidden)
-    return torch.log_softmax(scores, dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-
-
-def join_directions(forward: Tensor, backward: Tensor, log_prior: Tensor) -> Tensor:
-    """log p(w | left, right) with p(w | left, right) ∝ p(w | left) p(w | right) / p(w), over all words, (..., V).
-
-    That is Bayes' rule where the contexts are independent, given the word; `ElmoScorer` takes Zipf's law for p(w).
-    """
-    return torch.log_softmax(forward + backward - log_prior.to(forward), dim=-1)
-
-
-def zipf_frequencies(size: int) -> Tensor:
-    """The relative frequencies by Zipf's law of a vocabulary sorted by falling frequency, (V,)."""
-    return log_uniform_probabilities(torch.arange(size), size, torch.float64)
 
 
 def _contexts(top: np.ndarray) -> tuple[Tensor, Tensor]:

@@ -1,14 +1,16 @@
-"""Maps of a word's uses: where each lies in two dimensions in every layer, in which group, and beside which others.
+"""Maps of a word's uses, where each lies in every layer and beside which others, and the page that shows them.
 
 Letters in shapes: N uses, D numbers of a vector, L biLM layers, K nearest uses.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from html import escape
 from itertools import chain
 from typing import NamedTuple
 
@@ -16,11 +18,14 @@ import numpy as np
 
 from ..hub.extras import require
 from .embedder import ElmoEmbedder
+from .pages import fill_page
 from .word_uses import StaticWords, Use, WordUses, embed_uses, static_vectors, unit
 
 CLUSTER = "cluster"
-# More groups than these would share their colors: the smallest are one group.
-MAX_GROUPS = 8
+# Colors of the groups. They stay apart for color-blind readers and in print (Okabe and Ito 2008).
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b8a600", "#8a8f96")
+# More groups would share colors: the smallest are one group.
+MAX_GROUPS = len(COLORS)
 OTHERS = "others"
 # Words on either side of a use from which the words around a group are taken, and by which factor these must be more
 # frequent there than around other uses.
@@ -28,6 +33,15 @@ _AROUND, _LEAST_RATIO = 5, 1.25
 _MAX_CLUSTERS = 6
 # Words shown beside the commonest spelling and beside each other one, and spellings that are drawn.
 _MOST_NEAREST_WORDS, _NEAREST_WORDS, _MAX_FORMS = 8, 2, 3
+# Size of a drawing, of its dots and of its letters.
+WIDTH, HEIGHT, _MARGIN = 420, 360, 22
+_RADIUS, _WORD_RADIUS, _FONT_SIZE, _FORM_FONT_SIZE = 5.5, 3.5, 13, 15
+# The width of a letter as a fraction of the size of its font, about.
+_LETTER = 0.58
+# How many lines below its dot a word is tried to stand.
+_LINES = (0, 1, -1, 2, -2, 3, -3)
+# Words shown on either side of a use.
+_SHOWN_AROUND = 16
 
 
 class Group(NamedTuple):
@@ -36,14 +50,6 @@ class Group(NamedTuple):
     name: str
     size: int
     words_around: list[str]
-
-
-class StaticForm(NamedTuple):
-    """A spelling, which has one vector without context, the indices of its uses, and its nearest words with cosines."""
-
-    form: str
-    uses: list[int]
-    nearest: list[tuple[str, float]]
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class UseMap:
     explained: list[float]  # the fraction of the variance that the two dimensions have in each layer
     nearest: np.ndarray  # the indices of the most similar other uses in each layer, nearest first, (L, N, K)
     similarities: np.ndarray  # their cosines, (L, N, K)
-    forms: list[StaticForm]  # the spellings, by falling number of uses
+    forms: dict[str, list[tuple[str, float]]]  # the spellings, by falling number of uses: nearest words, their cosines
     static_points: dict[str, np.ndarray]  # where these and their nearest words lie by the token encoder's vectors
 
     @property
@@ -73,13 +79,11 @@ class UseMap:
 
     def chance(self) -> float:
         """The fraction for neighbors drawn at random."""
-        sizes = np.array([group.size for group in self.groups], dtype=float)
-        return float((sizes * (sizes - 1)).sum() / max(sizes.sum() * (sizes.sum() - 1), 1))
+        sizes, count = np.array([group.size for group in self.groups], dtype=float), len(self.uses)
+        return float((sizes * (sizes - 1)).sum() / max(count * (count - 1), 1))
 
     def caption(self, layer: int) -> str:
-        """What a reader of the drawing of a layer, from 0, should know."""
-        if not layer:
-            return "one vector for all uses of a spelling, and the words most similar to it"
+        """What a reader of the drawing of a layer of the biLM, from 1, should know."""
         drawn = f"two principal components, {self.explained[layer - 1]:.0%} of the variance"
         if self.grouped_by == CLUSTER or len(self.uses) == 1:
             return drawn
@@ -107,13 +111,14 @@ def map_uses(
     else:
         names, group_of = _number_groups(found.labels)
     order = np.argsort(group_of, kind="stable")
-    found, group_of, layers = found.select(order), group_of[order], layers[:, order]
+    found = replace(found, uses=[found.uses[index] for index in order])
+    group_of, layers = group_of[order], layers[:, order]
     around = _words_around(found.uses, group_of)
     projected = [project(each) for each in layers[1:]]
     ranked = [nearest_of(vectors, count) for vectors in unit(layers[1:])]
-    forms = _static_forms(found.uses, static)
-    shown = forms[:_MAX_FORMS]
-    words = list(dict.fromkeys([form.form for form in shown] + [word for form in shown for word, _ in form.nearest]))
+    forms = _spellings(found.uses, static)
+    shown = list(forms)[:_MAX_FORMS]
+    words = list(dict.fromkeys(shown + [word for form in shown for word, _ in forms[form]]))
     return UseMap(
         found,
         grouped_by,
@@ -128,17 +133,15 @@ def map_uses(
     )
 
 
-def _static_forms(uses: Sequence[Use], static: StaticWords) -> list[StaticForm]:
-    """The spellings of a word with their nearest words, most of these for the spelling that most uses have."""
-    uses_of: dict[str, list[int]] = {}
-    for index, use in enumerate(uses):
-        uses_of.setdefault(use.word, []).append(index)
-    folded = {form.casefold() for form in uses_of}
-    forms: list[StaticForm] = []
-    for form in sorted(uses_of, key=lambda form: (-len(uses_of[form]), form)):
+def _spellings(uses: Sequence[Use], static: StaticWords) -> dict[str, list[tuple[str, float]]]:
+    """The spellings of a word, the commonest first, with their nearest other words, most of these for the first."""
+    forms: dict[str, list[tuple[str, float]]] = {}
+    counts = Counter(use.word for use in uses)
+    folded = {form.casefold() for form in counts}
+    for form, _ in counts.most_common():
         count = _NEAREST_WORDS if forms else _MOST_NEAREST_WORDS
         nearest = [each for each in static.nearest(form, count + len(folded)) if each[0].casefold() not in folded]
-        forms.append(StaticForm(form, uses_of[form], nearest[:count]))
+        forms[form] = nearest[:count]
     return forms
 
 
@@ -168,45 +171,162 @@ def nearest_of(vectors: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]
 
 def project(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     """Vectors (N, D) on their two principal components, (N, 2), and the fraction of the variance that those have."""
-    centered = vectors - vectors.mean(axis=0)
-    left, lengths, _ = np.linalg.svd(centered.astype(np.float64), full_matrices=False)
-    points = np.zeros((len(vectors), 2))
-    axes = min(2, len(lengths))
-    points[:, :axes] = left[:, :axes] * lengths[:axes]
+    centered = (vectors - vectors.mean(axis=0)).astype(np.float64)
+    # Beside a row of zeros a single vector has two components, too.
+    left, lengths, _ = np.linalg.svd(np.pad(centered, ((0, 1), (0, 0))), full_matrices=False)
+    points = (left * lengths)[:-1, :2]
     # An axis may point either way: the farthest point, the first of several, is at the right, or at the top.
     is_farthest = np.abs(points) >= 0.999 * np.abs(points).max(axis=0)
-    farthest = points[is_farthest.argmax(axis=0), [0, 1]]
-    points *= np.where(farthest < 0, -1, 1)
+    points *= np.where(points[is_farthest.argmax(axis=0), [0, 1]] < 0, -1, 1)
     total = float((lengths**2).sum())
-    return points, float((lengths[:axes] ** 2).sum()) / total if total else 1.0
+    return points, float((lengths[:2] ** 2).sum()) / total if total else 1.0
 
 
 def _number_groups(labels: Sequence[str]) -> tuple[list[str], np.ndarray]:
     names = [name for name, _ in sorted(Counter(labels).items(), key=lambda item: (-item[1], item[0]))]
-    indices = {name: min(index, MAX_GROUPS - 1) for index, name in enumerate(names)}
-    group_of = np.array([indices[label] for label in labels])
+    group_of = np.array([min(names.index(label), MAX_GROUPS - 1) for label in labels])
     return [*names[: MAX_GROUPS - 1], OTHERS] if len(names) > MAX_GROUPS else names, group_of
 
 
 def _words_around(uses: Sequence[Use], group_of: np.ndarray, count: int = 5) -> list[list[str]]:
     """For each group the words that stand near many of its uses, and near few of the others."""
     forms = {use.word.casefold() for use in uses}
-    near = [_context(use) - forms for use in uses]
+    near = [
+        {word.casefold() for word in chain(*use.around(_AROUND)) if any(map(str.isalpha, word))} - forms for use in uses
+    ]
     everywhere = Counter(chain.from_iterable(near))
     chosen = []
     for group, size in enumerate(np.bincount(group_of)):
         inside = Counter(chain.from_iterable(near[use] for use in np.flatnonzero(group_of == group)))
-        outside = len(uses) - size
-        # How much more often a word stands near these uses than near others; half a use keeps the rare ones in bounds.
-        ratios = {
-            word: (uses_of + 0.5) / (size + 1) * (outside + 1) / (everywhere[word] - uses_of + 0.5)
-            for word, uses_of in inside.items()
-            if uses_of > 1
-        }
-        weights = {word: inside[word] * math.log(ratio) for word, ratio in ratios.items() if ratio > _LEAST_RATIO}
+        weights = {}
+        for word, number in inside.items():
+            # How much more often it stands near these uses than near others; half a use keeps rare ones in bounds.
+            others = (everywhere[word] - number + 0.5) / (len(uses) - size + 1)
+            ratio = (number + 0.5) / (size + 1) / others
+            if number > 1 and ratio > _LEAST_RATIO:
+                weights[word] = number * math.log(ratio)
         chosen.append(sorted(weights, key=lambda word: (-weights[word], word))[:count])
     return chosen
 
 
-def _context(use: Use) -> set[str]:
-    return {word.casefold() for word in chain(*use.around(_AROUND)) if any(map(str.isalpha, word))}
+# The page
+
+
+def render_page(maps: Sequence[UseMap], facts: Sequence[str]) -> str:
+    """One HTML file, which needs nothing beside it, of some words, a map for each; facts stand below its heading.
+
+    A click on a use shows its nearest ones.
+    """
+    names = [each.found.word for each in maps]
+    links = "".join(f'<a href="#word-{number}">{escape(name)}</a>' for number, name in enumerate(names))
+    return fill_page(
+        "uses.html",
+        f"Uses of {', '.join(names)}",
+        facts,
+        scripts=True,
+        contents=f"<nav>{links}</nav>" if len(maps) > 1 else "",
+        sections="\n".join(_section(each, number) for number, each in enumerate(maps)),
+    )
+
+
+def _section(drawn: UseMap, number: int) -> str:
+    found, ids = drawn.found, [f"use-{number}-{use}" for use in range(len(drawn.uses))]
+    of_all = f", of {found.num_found:,} in the text" if found.num_found > len(found.uses) else ""
+    without_context = "one vector for all uses of a spelling, and the words most similar to it"
+    figures = [_figure("layer 0: no context", without_context, draw_static(drawn))]
+    for layer in range(1, len(drawn.points) + 1):
+        figures.append(_figure(f"layer {layer}", drawn.caption(layer), _draw_layer(drawn, layer, ids)))
+    colors = [COLORS[group] for group in drawn.group_of]
+    lines = (_line(use, id_, color) for use, id_, color in zip(drawn.uses, ids, colors, strict=True))
+    return f"""<section id="word-{number}">
+<h2 lang="">{escape(found.word)}</h2>
+<p class="faint">{len(found.uses):,} uses{of_all}, colored by {escape(drawn.grouped_by)}</p>
+<ul class="legend">{"".join(map(_legend_entry, drawn.groups, COLORS))}</ul>
+<div class="panels">
+{"".join(figures)}</div>
+<p class="hint faint">Click a use, a dot or a line, to see its nearest uses in each layer.</p>
+<p class="choice" lang="" hidden></p>
+<div class="answers" lang=""></div>
+<ol class="uses" lang="">
+{"".join(lines)}</ol>
+<script type="application/json">{_data(drawn)}</script>
+</section>"""
+
+
+def _legend_entry(group: Group, color: str) -> str:
+    around = f"; around it: <i>{escape(', '.join(group.words_around))}</i>" if group.words_around else ""
+    return f'<li><span class="chip" style="--color:{color}"></span>{escape(group.name)} ({group.size:,}){around}</li>'
+
+
+def _figure(title: str, caption: str, drawing: str) -> str:
+    return f"<figure><figcaption>{title}<small>{escape(caption)}</small></figcaption>\n{drawing}</figure>\n"
+
+
+def draw_static(drawn: UseMap) -> str:
+    """Layer 0, the word's spellings first; no word covers another one, where there is room."""
+    words = sorted(drawn.static_points, key=lambda word: word not in drawn.forms)
+    sizes = [_FORM_FONT_SIZE if word in drawn.forms else _FONT_SIZE for word in words]
+    widths = [len(word) * _LETTER * size for word, size in zip(words, sizes, strict=True)]
+    # Words stand to the right of their dots, where there is room for each.
+    dots = _fit(np.array([drawn.static_points[word] for word in words]), max(widths)).tolist()
+    taken: list[tuple[float, float, float, float]] = []  # boxes: left, top, right, bottom
+    parts = []
+    for word, size, width, (x, y) in zip(words, sizes, widths, dots, strict=True):
+        left = x + _RADIUS + 3
+        tops = [y + (lines - 0.5) * size for lines in _LINES]
+        free = (
+            top
+            for top in tops
+            if 0 <= top <= HEIGHT - size
+            and not any(a < left + width and left < c and b < top + size and top < d for a, b, c, d in taken)
+        )
+        top = next(free, tops[0])
+        taken.append((left, top, left + width, top + size))
+        kind, radius = ("form", _RADIUS) if word in drawn.forms else ("word", _WORD_RADIUS)
+        parts.append(
+            f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"/>'
+            f'<text class="{kind}" x="{left:.1f}" y="{top + 0.8 * size:.1f}">{escape(word)}</text>'
+        )
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" lang="">{"".join(parts)}</svg>\n'
+
+
+def _draw_layer(drawn: UseMap, layer: int, ids: Sequence[str]) -> str:
+    parts = []
+    dots = _fit(drawn.points[layer - 1])
+    for use, group, id_, (x, y) in zip(drawn.uses, drawn.group_of, ids, dots, strict=True):
+        title = f"{drawn.groups[group].name}: {use.snippet()}"
+        parts.append(
+            f'<a href="#{id_}"><circle class="use" cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS}" '
+            f'style="--color:{COLORS[group]}"><title>{escape(title)}</title></circle></a>'
+        )
+    return f'<svg class="layer" viewBox="0 0 {WIDTH} {HEIGHT}" lang="">{"".join(parts)}</svg>\n'
+
+
+def _line(use: Use, id_: str, color: str) -> str:
+    left, right = map(" ".join, use.around(_SHOWN_AROUND))
+    return (
+        f'<li id="{id_}"><a href="#{id_}" style="--color:{color}"><span class="left">{escape(left)}</span>'
+        f"<b>{escape(use.word)}</b><span>{escape(right)}</span></a></li>\n"
+    )
+
+
+def _data(drawn: UseMap) -> str:
+    """What the page's script reads: the nearest words by spelling, and the nearest uses by layer and use."""
+    cosines = drawn.similarities.astype(float).round(3).tolist()
+    content = {
+        "forms": {form: [(word, round(cosine, 3)) for word, cosine in near] for form, near in drawn.forms.items()},
+        "nearest": [
+            [list(zip(*each, strict=True)) for each in zip(*rows, strict=True)]
+            for rows in zip(drawn.nearest.tolist(), cosines, strict=True)
+        ],
+    }
+    # No text may end the element that it stands in.
+    return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _fit(points: np.ndarray, room_at_right: float = 0) -> np.ndarray:
+    """Points (N, 2) in the middle of the drawing, as large as they fit in; what is above is at smaller numbers."""
+    room = np.array([WIDTH - 2 * _MARGIN - room_at_right, HEIGHT - 2 * _MARGIN])
+    lowest, highest = points.min(axis=0), points.max(axis=0)
+    scale = (room / np.maximum(highest - lowest, 1e-9)).min()
+    return (points - (lowest + highest) / 2) * np.array([scale, -scale]) + room / 2 + _MARGIN

@@ -1,18 +1,22 @@
-"""Uses of words in a text, their vectors in every layer, and the words of the text by their vectors without context."""
+"""Uses of words in a text, with their senses perhaps, their vectors, and the words by their vectors without context."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from ..given import quoted
+from ..text.files import check_characters, form_of, json_records
 from .embedder import ElmoEmbedder
 
 _MAX_STATIC_WORDS = 20_000
+# A record of a file of senses, as the data of Senseval-2 is often given.
+_KEYS = ("tokens", "index", "sense")
 
 # The words of a sentence and, where the text has labels, one for each of them, None for a word without a label.
 LabeledSentence = tuple[Sequence[str], Sequence[str | None] | None]
@@ -24,6 +28,7 @@ class Use(NamedTuple):
     sentence: int
     position: int
     words: tuple[str, ...]
+    label: str | None = None  # its sense or part of speech, where the text has them
 
     @property
     def word(self) -> str:
@@ -47,14 +52,43 @@ class WordUses:
 
     word: str  # its name, "play" for example, whichever forms of it are among the uses
     uses: list[Use]  # one at least
-    labels: list[str] | None  # the sense or the part of speech of each; None where the text has none
     num_found: int  # how many the text has
 
-    def select(self, indices: Iterable[int]) -> WordUses:
-        """Some of the uses, in the order of their indices here."""
-        indices = list(indices)
-        labels = None if self.labels is None else [self.labels[index] for index in indices]
-        return replace(self, uses=[self.uses[index] for index in indices], labels=labels)
+    @property
+    def labels(self) -> list[str] | None:
+        """The label of each use; None where the text has none."""
+        labels = [use.label for use in self.uses if use.label is not None]
+        return labels if len(labels) == len(self.uses) else None
+
+
+def holds_senses(file: str, name: str = "file") -> bool:
+    """Whether a file's first record is a use with its sense; raises ValueError naming the line that is not JSON."""
+    if form_of(file, name) != "json":
+        return False
+    _, first = next(json_records(file, name), ("", {}))
+    return all(key in first for key in _KEYS)
+
+
+def read_senses(file: str, name: str = "file") -> list[LabeledSentence]:
+    """The sentences of a file of uses, each with the sense of one word, and None for the others.
+
+    A record has `tokens`, the words, `index`, the number of one of them from 0, and `sense`; ValueError names the line.
+    """
+    uses: list[LabeledSentence] = []
+    for place, record in json_records(file, name):
+        words, index, sense = (cast("Any", record.get(key)) for key in _KEYS)
+        are_words = isinstance(words, list) and all(isinstance(word, str) and word for word in words)
+        is_place = type(index) is int and are_words and 0 <= index < len(words)
+        if not is_place or not isinstance(sense, str) or not sense:
+            raise ValueError(
+                f"{place}: wanted tokens, a list of words, index, the number of one of them from 0, and sense, its "
+                f"name; got {quoted(words)}, {quoted(index)} and {quoted(sense)}."
+            )
+        check_characters(" ".join([*words, sense]), place)
+        uses.append((words, [sense if at == index else None for at in range(len(words))]))
+    if not uses:
+        raise ValueError(f"{name} {file!r} holds no uses; give one with a record per line.")
+    return uses
 
 
 def gather_uses(
@@ -65,43 +99,32 @@ def gather_uses(
     The words are asked for as their forms, [["play", "plays"], ["bank"]]; None takes every word with a label as one.
     A sentence that was there before counts once. ValueError names a word that the text lacks.
     """
-    words_asked, counts = asked or [["a word with a label"]], Counter[str]()
     word_of = {form: number for number, forms in enumerate(asked or ()) for form in forms}
-    found: list[list[tuple[Use, str | None]]] = [[] for _ in words_asked]
-    seen: set[tuple[str, ...]] = set()
+    found: list[list[Use]] = [[] for _ in asked or [""]]
+    counts, seen = Counter[str](), set[tuple[str, ...]]()
     for sentence, (words, labels) in enumerate(sentences):
         counts.update(words)
-        places = [(at, word_of.get(word) if asked else 0) for at, word in enumerate(words)]
+        numbers = [word_of.get(word) if asked else 0 for word in words]
         # Where only some words have labels, those are meant.
         meant = labels if labels is not None and None in labels else words
-        places = [(at, number) for at, number in places if number is not None and meant[at] is not None]
+        places = [(at, n) for at, n in enumerate(numbers) if n is not None and meant[at] is not None]
         # The same sentence again, with a label at another of its words, has another use.
         told = (*map(str.casefold, words), "", *(str(at) for at, _ in places))
         if places and told not in seen:
             seen.add(told)
             for at, number in places:
-                use = Use(sentence, at, tuple(words))
-                found[number or 0].append((use, labels[at] if labels is not None else None))
-    for forms, uses in zip(words_asked, found, strict=True):
+                found[number].append(Use(sentence, at, tuple(words), None if labels is None else labels[at]))
+    result = []
+    for number, uses in enumerate(found):
         if not uses:
-            spellings = other_spellings(forms, counts)
-            hint = f"it has {', '.join(map(repr, spellings))}" if spellings else "name another one, or more text"
             raise ValueError(
-                f"--words has {','.join(forms)!r}, which is none of the {counts.total():,} words of the text; {hint}."
+                f"--words has {','.join((asked or [''])[number])!r}, which is none of the {counts.total():,} words of "
+                "the text; name another one, or another spelling."
             )
-    names = [forms[0] for forms in asked] if asked else [_commonest(use.word for use, _ in found[0])]
-    return [_choose(name, uses, max_uses) for name, uses in zip(names, found, strict=True)], counts
-
-
-def _commonest(words: Iterable[str]) -> str:
-    return Counter(map(str.casefold, words)).most_common(1)[0][0]
-
-
-def _choose(name: str, found: list[tuple[Use, str | None]], max_uses: int) -> WordUses:
-    chosen = sorted(found, key=lambda each: sentence_digest(each[0].words))[:max_uses]
-    chosen.sort(key=lambda each: (each[0].sentence, each[0].position))
-    labels = [label for _, label in chosen if label is not None]
-    return WordUses(name, [use for use, _ in chosen], labels if len(labels) == len(chosen) else None, len(found))
+        chosen = sorted(uses, key=lambda use: sentence_digest(use.words))[:max_uses]
+        name = asked[number][0] if asked else Counter(use.word.casefold() for use in uses).most_common(1)[0][0]
+        result.append(WordUses(name, sorted(chosen), len(uses)))
+    return result, counts
 
 
 class StaticWords:
@@ -124,9 +147,8 @@ class StaticWords:
 
 def static_vectors(embedder: ElmoEmbedder, words: Sequence[str]) -> np.ndarray:
     """The token encoder's vectors of words, of length 1, (words, P)."""
-    arrays = [array[0] for array in embedder.stream(([word] for word in words), "token")]
-    # Both halves are the same.
-    return unit(np.array(arrays).reshape(len(words), 2, -1)[:, 0])
+    # Without context a list of words is as good as a sentence; both halves are the same.
+    return unit(embedder.embed_sentence(words, "token")[:, : embedder.vector_size // 2])
 
 
 def embed_uses(embedder: ElmoEmbedder, uses: Sequence[Use]) -> np.ndarray:
@@ -139,12 +161,6 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     """Vectors scaled to the length 1, in float32, so that products are cosines; zeros stay zeros."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
-
-
-def other_spellings(forms: Sequence[str], words: Iterable[str]) -> list[str]:
-    """The words that differ from one of the forms by upper and lower case alone, sorted."""
-    folded = {form.casefold() for form in forms}
-    return sorted(word for word in words if word.casefold() in folded and word not in forms)
 
 
 def sentence_digest(words: Sequence[str]) -> bytes:

@@ -9,8 +9,8 @@ import torch
 
 from . import library
 from .backends import BACKENDS, get_backend, run_projected_lstm, unavailable_reasons, use_backend
-from .half import pad_rows, product_dtype, round_rows
 from .library import build
+from .products import pad_rows, product_dtype, round_rows
 from .token_encoder import cache_words, encode_words
 
 API = 1

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from . import compiled, library, plain
-from .half import native_unavailable_reason
+from .products import native_unavailable_reason
 from .scan import scan
 
 BACKENDS = ("auto", "reference", "plain", "compiled")

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import compiled, fused
-from .half import HALVES, product_dtype
+from . import compiled
 from .plain import Clips, Steps, Traces
-from .weights import fits_cache, prepare
+from .products import HALVES, fits_cache, prepare, product_dtype
 
 
 class Packing(NamedTuple):
@@ -109,7 +108,7 @@ def scan(
     tensors = (inputs, *weights, *state)
     with torch.autocast(device.type, enabled=False):
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-            is_fused = backend is compiled and fused.pays(settings, weights[1])
+            is_fused = backend is compiled and compiled.fused_pays(settings, weights[1])
             outputs, hidden, cell = ScanFunction.apply(settings._replace(is_fused=is_fused), *tensors)
         else:
             outputs, hidden, cell = _infer(settings, *tensors)
@@ -153,13 +152,13 @@ def _make_steps(settings: ScanSettings, words: Tensor, weights: list[Tensor], hi
 
 
 class ScanFunction(torch.autograd.Function):
-    """A scan that trains, by single steps or by `fused.py`; the gradients that nobody wants are not computed."""
+    """A scan that trains, by single steps or fused; the gradients that nobody wants are not computed."""
 
     @staticmethod
     def forward(ctx: Any, settings: ScanSettings, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         packing = settings.packing
         words, weights, hidden, cell = _pack(settings, *tensors)
-        run = fused.run if settings.is_fused else _run_keeping
+        run = compiled.run_fused if settings.is_fused else _run_keeping
         outputs, cell, kept = run(settings, words, weights, hidden, cell)
         ctx.settings = settings
         ctx.dtypes = [tensor.dtype for tensor in tensors]
@@ -172,7 +171,7 @@ class ScanFunction(torch.autograd.Function):
         settings, packing = ctx.settings, ctx.settings.packing
         packed = [packing.pack(of_results[0]), *map(packing.sort, of_results[1:])]
         gradients = [gradient.to(settings.dtype) for gradient in packed]
-        run = fused.run_backward if settings.is_fused else _run_backward
+        run = compiled.run_fused_backward if settings.is_fused else _run_backward
         of_words, *of_weights = run(settings, gradients, *ctx.saved_tensors)
         of_state = [lambda: packing.restore(gradients[1]), lambda: packing.restore(gradients[2])]
         computed = [lambda: packing.unpack(of_words()), *of_weights, *of_state]

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .backends import get_backend, supports, takes_compiled
-from .half import pad_rows
+from .products import pad_rows
 
 # The index of a window is kept in a byte.
 _MOST_CHARACTERS = 256

@@ -17,7 +17,7 @@ from huggingface_hub.utils import WeakFileLock
 from torch.nn.utils.rnn import pad_sequence
 
 from ..hub.writing import files_written_aside, leftovers_of
-from ..inference.batches import cut_batches
+from ..inference.embedder import cut_batches
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, pack_layers
 
 # What the layers depend on beside the weights, their names and their shapes.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 from transformers import pipeline
 
 from ..hub.loading import load_model, load_tokenizer, usable_device
-from ..inference.batches import in_batches
+from ..inference.embedder import in_batches
 from ..inference.pages import Passage
 from ..model.modeling_elmo import ElmoPreTrainedModel
 

@@ -19,7 +19,7 @@ from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
 from hf_elmo.cli.command_line import main
 from hf_elmo.cli.embed import EmbeddingArguments, embed
 from hf_elmo.inference.embedder import ElmoEmbedder
-from hf_elmo.inference.embedding_shards import load_embeddings
+from hf_elmo.inference.embedding_files import load_embeddings
 from hf_elmo.text.word_vectors import read_word_vectors
 
 LINES = ["Call it!", "", " a  b", *(f"the {n} return values" for n in range(30))]

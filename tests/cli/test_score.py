@@ -16,9 +16,9 @@ from refusals import assert_refused
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel
 from hf_elmo.cli.command_line import main
 from hf_elmo.cli.score import ScoringArguments, score
+from hf_elmo.inference.embedder import place_words
 from hf_elmo.inference.score_files import COLUMNS, MAX_BITS, ScoredLine, open_scores
 from hf_elmo.inference.scoring import DIRECTIONS, ElmoScorer, ScoreTotals, SentenceScores
-from hf_elmo.inference.word_places import place_words
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
 VOCABULARY = WordVocabulary([*SPECIAL_WORDS, *"the cat sat on a mat . !".split()])

@@ -68,10 +68,8 @@ def test_what_is_sent_of_a_checkpoint_loads_without_the_package(tmp_path):
     for path in files_to_send(REVIEWS):
         shutil.copy(path, tmp_path / "sent")
     environment = {"HF_MODULES_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1", "PYTHONIOENCODING": "utf-8"}
-    run = fresh_process.run(
-        ["-c", LOAD, str(tmp_path / "sent"), "이 영화 정말 재밌어요!"],
-        **{"env": environment, "cwd": tmp_path, "modules": fresh_process.TRANSFORMERS},
-    )
+    words = ["-c", LOAD, str(tmp_path / "sent"), "이 영화 정말 재밌어요!"]
+    run = fresh_process.run(words, env=environment, cwd=tmp_path, template=fresh_process.LIBRARIES)
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == "torch.float32 1 7 384 <S> 이 영화 정말 재밌어요 ! </S>".split()
 

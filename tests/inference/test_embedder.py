@@ -10,15 +10,14 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
-from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
+from tolerances import BFLOAT16, REORDERED_FLOAT64
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, ElmoModel
-from hf_elmo.inference.embedder import LAYERS, ElmoEmbedder, pool_words
+from hf_elmo.inference.embedder import LAYERS, ElmoEmbedder, cut_batches, in_batches, place_words, pool_words, runs
 
 D = 12  # as in make_tiny_config
 TOKENIZER = ElmoCharTokenizer()
 ANY_LAYERS = (*LAYERS, 0, 1, 2, -2)
-TOLERANCES = {torch.float32: REORDERED_FLOAT32, torch.float64: REORDERED_FLOAT64}
 sentence_lists = st.lists(st.lists(st.text("abcé", max_size=5), max_size=9), max_size=8)
 limits = st.fixed_dictionaries(
     {
@@ -59,9 +58,9 @@ def run_alone(model, words, layers, state=None):
     return ({**named, "token": every[0], -2: every[-2], **dict(enumerate(every))}[layers].numpy(), output.state)
 
 
-def assert_close(found, wanted, dtype=torch.float64):
+def assert_close(found, wanted):
     assert found.shape == wanted.shape
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCES[dtype])
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=REORDERED_FLOAT64)
 
 
 def make_text(length, seed=0) -> list[str]:
@@ -86,18 +85,6 @@ def test_vectors_are_those_of_calls_of_the_model_in_the_order_of_the_sentences(
         wanted, after = run_alone(model, words, layers, state)
         state = after if carry_state else None
         assert_close(array, wanted if keep_special_tokens else wanted[..., 1:-1, :])
-
-
-@pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
-def test_long_texts_in_chunks_are_one_pass(dtype):
-    """Texts of several lengths side by side, which end in different chunks; both directions, all layers."""
-    model = shared_model(dtype=dtype)
-    texts = [make_text(length, seed=length) for length in (200, 3, 199, 64, 0, 101)]
-    expected = [run_alone(model, words, "all")[0][:, 1:-1] for words in texts]
-    for chunk in (7, 64, 101, 202, 203):
-        arrays = make_embedder(model, max_words_per_chunk=chunk).stream(texts, "all")
-        for wanted, array in zip(expected, arrays, strict=True):
-            assert_close(array, wanted, dtype)
 
 
 def test_strings_are_cut_by_the_tokenizer_and_lists_are_taken_as_they_are():
@@ -208,3 +195,51 @@ def test_pooling_is_what_its_names_say(words, layers, seed):
     np.testing.assert_allclose(pooled["mean"], array.sum(axis=1) / words)
     assert np.array_equal(pooled["max"], np.sort(array, axis=1)[:, -1])
     assert np.array_equal(pooled["first-last"], np.concatenate([array[:, -1, :2], array[:, 0, 2:]], axis=1))
+
+
+# Groups of items, and where words stand
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 20), st.integers(1, 40))
+def test_batches_have_each_item_once_in_its_order_within_the_limit(lengths, most, ahead):
+    seen, items = [], list(enumerate(lengths))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hf_elmo.inference.embedder._READ_AHEAD", ahead)
+        found = in_batches(iter(items), lambda item: item[1], lambda batch: seen.append(batch) or batch, most)
+        assert list(found) == items
+    for batch in seen:
+        assert len(batch) == 1 or len(batch) * max(length for _, length in batch) <= most
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 20))
+def test_runs_are_the_items_in_their_order_and_end_as_soon_as_they_are_full(sizes, full):
+    found = list(runs(iter(sizes), lambda size: size, full))
+    assert [size for run in found for size in run] == sizes and all(found)
+    assert all(sum(run) >= full for run in found[:-1]) and all(sum(run[:-1]) < full for run in found)
+
+
+def test_items_that_are_read_in_parts_share_a_batch():
+    assert list(cut_batches([9, 1, 7], 8, read_at_once=4)) == [[0, 2], [1]]
+    assert list(cut_batches([9, 1, 7], 8)) == [[0], [2], [1]]
+
+
+TOKENIZERS = {
+    "whitespace": ElmoCharTokenizer(pre_tokenizer="whitespace"),
+    "punctuation": ElmoCharTokenizer(pre_tokenizer="punctuation", do_lower_case=True),
+}
+
+
+@pytest.mark.parametrize("is_tokenized", [False, True])
+@pytest.mark.parametrize("name", TOKENIZERS)
+@given(line=st.text(st.sampled_from("aB é'.,-!1\t\u00a0 　"), max_size=30))
+def test_offsets_cut_the_words_out_of_the_raw_line(name, is_tokenized, line):
+    placed = place_words(line, TOKENIZERS[name], is_tokenized)
+    assert placed.words == (line.split() if is_tokenized else TOKENIZERS[name].tokenize(line))
+    # A word that is lower-cased still has its place in the raw line.
+    raw = [line[start:end] for start, end in placed.offsets]
+    assert raw == placed.words or [word.lower() for word in raw] == placed.words
+    # Together, the pieces are the words between white space.
+    pieces = [""] * len(line.split())
+    for word, number in zip(raw, placed.spaced_words, strict=True):
+        pieces[number] += word
+    assert pieces == line.split()

@@ -8,20 +8,20 @@ from tolerances import FUSED_BFLOAT16, FUSED_FLOAT32
 from torch.nn import functional as F
 
 from hf_elmo import kernels
-from hf_elmo.kernels import fused
+from hf_elmo.kernels import compiled
 from hf_elmo.model.modeling_elmo import ProjectedLSTMWeights, scan_projected_lstm
 
 CLIPS = {"cell_clip": 0.5, "projection_clip": 0.3}
-ROWS_OF_FLOATS = fused._ROWS_OF_FLOATS
+ROWS_OF_FLOATS = compiled._ROWS_OF_FLOATS
 
 
 @pytest.fixture(autouse=True)
 def runs(monkeypatch):
     """The passes that ran fused, which few rows of float32 do, too, though it does not pay."""
     build_or_skip()
-    monkeypatch.setattr(fused, "_ROWS_OF_FLOATS", 1)
-    calls, run = [], fused.run
-    monkeypatch.setattr(fused, "run", lambda *arguments: calls.append(arguments) or run(*arguments))
+    monkeypatch.setattr(compiled, "_ROWS_OF_FLOATS", 1)
+    calls, run = [], compiled.run_fused
+    monkeypatch.setattr(compiled, "run_fused", lambda *arguments: calls.append(arguments) or run(*arguments))
     return calls
 
 
@@ -124,7 +124,7 @@ def test_what_is_not_a_number_stays_in_its_row(dtype):
     ids=["no panels", "no tiles", "few rows", "large weights"],
 )
 def test_what_fills_no_tiles_or_does_not_pay_takes_single_steps(rows_of_floats, sizes, runs, monkeypatch):
-    monkeypatch.setattr(fused, "_ROWS_OF_FLOATS", rows_of_floats)
+    monkeypatch.setattr(compiled, "_ROWS_OF_FLOATS", rows_of_floats)
     run_compiled(make_batch(*sizes))
     assert not runs
 

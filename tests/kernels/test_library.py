@@ -79,7 +79,7 @@ def use(built, tmp_path):
 
     def run(script, count=1):
         words = [["-c", script]] * count
-        done = fresh_process.run_together(words, [{}] * count, env=environment, modules=fresh_process.RUNS)
+        done = fresh_process.run_together(words, [{}] * count, env=environment)
         assert all(one.returncode == 0 for one in done), done[0].stderr
         num_calls = len(record.read_text().splitlines()) if record.is_file() else 0
         return [one.stdout.split() for one in done], [one.stderr for one in done], num_calls
@@ -102,7 +102,7 @@ def test_looking_tracing_and_toys_build_nothing(use):
 
 def test_it_is_found_without_a_compiler_and_brings_no_openmp_library_of_its_own(built, tmp_path):
     environment = {**os.environ, "PATH": str(tmp_path), "CXX": ""}
-    done = fresh_process.run(["-c", MAPPED], env=environment, modules=fresh_process.LIBRARIES)
+    done = fresh_process.run(["-c", MAPPED], env=environment)
     assert done.stdout.strip() == "True", done.stderr
 
 

@@ -16,7 +16,7 @@ from scan_cases import (
 from tolerances import BFLOAT16, FLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 
 from hf_elmo import kernels
-from hf_elmo.kernels import half
+from hf_elmo.kernels import products
 from hf_elmo.model.modeling_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
 
 CLIPS = {"cell_clip": 0.5, "projection_clip": 0.3}
@@ -93,7 +93,7 @@ def widened(batch):
 def test_every_precision_is_near_the_exact_numbers(backend, dtype, sizes, way, monkeypatch):
     """Products of halves as they are, or in float32 as on a processor without instructions for them."""
     if way == "float32":
-        monkeypatch.setattr(half, "native_unavailable_reason", lambda dtype: "no instructions")
+        monkeypatch.setattr(products, "native_unavailable_reason", lambda dtype: "no instructions")
     batch = cast(make_batch(*sizes, masked=True, stateful=True), dtype, way != "by columns")
     wanted, wanted_gradients = results_and_gradients(scan_projected_lstm, *widened(batch), **CLIPS)
     found, gradients = results_and_gradients(by_backend(backend), *batch, **CLIPS)

@@ -12,7 +12,7 @@ from tolerances import BFLOAT16, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 
 from hf_elmo import ElmoForTokenClassification, ElmoModel, kernels
-from hf_elmo.kernels import half, token_encoder
+from hf_elmo.kernels import products, token_encoder
 from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
 
 # Of all lengths: special tokens, one character, as many as a row holds, and more.
@@ -74,30 +74,24 @@ def parameters_of_filters(encoder):
     size=st.integers(1, 20),
     words=SOME_WORDS,
     dtype=st.sampled_from([torch.float32, torch.float64]),
+    threads=st.integers(1, 3),
 )
-def test_maxima_are_those_of_the_convolutions(filters, size, words, dtype):
+def test_maxima_and_their_gradients_are_those_of_the_convolutions(filters, size, words, dtype, threads):
     torch.manual_seed(0)
     encoder = make_encoder(filters=[list(pair) for pair in filters], character_embedding_size=size).to(dtype)
-    rows = rows_of(*words)
-    with torch.no_grad():
-        found = encoder(rows)
-        wanted = convolve(encoder, rows)
-    tolerance = 10 * (REORDERED_FLOAT64 if dtype == torch.float64 else REORDERED_FLOAT32)
-    torch.testing.assert_close(found, wanted, rtol=0, atol=tolerance)
-
-
-@given(filters=SOME_FILTERS, size=st.integers(1, 20), words=SOME_WORDS, threads=st.integers(1, 3))
-def test_gradients_are_those_of_the_convolutions(filters, size, words, threads):
-    torch.manual_seed(0)
-    encoder = make_encoder(filters=[list(pair) for pair in filters], character_embedding_size=size).double()
     # A row of zeros holds the character whose vector gets no gradient.
-    rows = rows_of(*words, None)
-    parameters = parameters_of_filters(encoder.requires_grad_(True))
-    weights = torch.randn(len(rows), sum(count for _, count in filters), dtype=torch.float64)
-    wanted = torch.autograd.grad(convolve(encoder, rows), parameters, weights)
-    found = on_threads(threads, lambda: torch.autograd.grad(encoder(rows), parameters, weights))
-    for gradient, wanted_gradient in zip(found, wanted, strict=True):
-        torch.testing.assert_close(gradient, wanted_gradient, rtol=0, atol=100 * REORDERED_FLOAT64)
+    rows, parameters = rows_of(*words, None), parameters_of_filters(encoder.requires_grad_(True))
+    weights, wanted = torch.randn(len(rows), sum(count for _, count in filters), dtype=dtype), convolve(encoder, rows)
+    with torch.no_grad():
+        inferred = encoder(rows)
+    found = on_threads(threads, lambda: encoder(rows))
+    tolerance = 10 * (REORDERED_FLOAT64 if dtype == torch.float64 else REORDERED_FLOAT32)
+    for maxima in (inferred, found):
+        torch.testing.assert_close(maxima, wanted, rtol=0, atol=tolerance)
+    if dtype == torch.float64:  # in float32 rounding may decide between windows that are nearly alike
+        gradients = on_threads(threads, lambda: torch.autograd.grad(found, parameters, weights))
+        for pair in zip(gradients, torch.autograd.grad(wanted, parameters, weights), strict=True):
+            torch.testing.assert_close(*pair, rtol=0, atol=10 * tolerance)
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference"])
@@ -112,12 +106,11 @@ def test_of_equal_windows_the_first_gets_the_gradient(backend):
     assert hit == sorted(id + 1 for id in (258, ord("a")))
 
 
-@pytest.mark.parametrize("number", [-1, 262])
-def test_numbers_that_are_no_characters_are_refused(rows, number):
-    encoder = make_encoder()
-    rows[2, 1] = number
-    with pytest.raises(IndexError), torch.no_grad():
-        encoder(rows)
+def test_numbers_that_are_no_characters_are_refused(rows):
+    for number in (-1, 262):
+        rows[2, 1] = number
+        with pytest.raises(IndexError), torch.no_grad():
+            make_encoder()(rows)
 
 
 def test_gradients_are_the_same_whatever_the_number_of_threads(rows):
@@ -141,28 +134,23 @@ def test_training_runs_by_them_too_and_leaves_out_what_is_frozen(rows, ran):
     assert all(filters.weight.grad.any() and filters.bias.grad.any() for filters in encoder.convolutions[1:])
 
 
-class Doubled(nn.Module):
-    """What a tool puts in the place of a module, with its parameters."""
-
-    def __init__(self, module):
-        super().__init__()
-        self.weight, self.bias, self.kernel_size, self.module = module.weight, module.bias, module.kernel_size, module
-
-    def forward(self, inputs):
-        return 2 * self.module(inputs)
-
-
 @torch.no_grad()
 def test_wrapped_and_hooked_modules_run_themselves(rows, ran):
     encoder = make_encoder()
-    wanted = encoder(rows)
-    handle = encoder.convolutions[2].register_forward_hook(lambda module, inputs, outputs: outputs * 2)
-    last = encoder.convolutions[2].out_channels
+    wanted, filters = encoder(rows), encoder.convolutions[2]
+    handle = filters.register_forward_hook(lambda module, inputs, outputs: outputs * 2)
     hooked = encoder(rows)
     handle.remove()
-    encoder.convolutions[2] = Doubled(encoder.convolutions[2])
-    wrapped = encoder(rows)
-    for found in (hooked, wrapped):
+
+    class Doubled(type(filters)):
+        """What a tool puts in the place of a module, with its parameters."""
+
+        def forward(self, inputs):
+            return 2 * super().forward(inputs)
+
+    filters.__class__ = Doubled
+    last = filters.out_channels
+    for found in (hooked, encoder(rows)):
         torch.testing.assert_close(found[:, :-last], wanted[:, :-last], rtol=0, atol=REORDERED_FLOAT32)
         torch.testing.assert_close(found[:, -last:], 2 * wanted[:, -last:], rtol=0, atol=REORDERED_FLOAT32)
     assert len(ran) == 1
@@ -170,7 +158,7 @@ def test_wrapped_and_hooked_modules_run_themselves(rows, ran):
 
 @pytest.mark.parametrize("reason", [None, "no instructions"], ids=["native", "float32"])
 def test_halves_run_by_the_filters_in_float32_however_their_products_run_elsewhere(rows, ran, reason, monkeypatch):
-    monkeypatch.setattr(half, "native_unavailable_reason", lambda dtype: reason)
+    monkeypatch.setattr(products, "native_unavailable_reason", lambda dtype: reason)
     encoder = make_encoder()
     with torch.no_grad():
         wanted = encoder(rows)

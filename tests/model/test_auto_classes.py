@@ -98,7 +98,7 @@ def test_each_class_is_saved_with_the_code_that_it_needs_and_loaded_by_its_auto_
 # Fresh interpreters
 
 
-def run_fresh(script: str, *arguments, home: Path, modules: tuple[str, ...] = fresh_process.TRANSFORMERS) -> dict:
+def run_fresh(script: str, *arguments, home: Path) -> dict:
     """Run a script in an interpreter that knows nothing of ours; what it prints last is its answer, as JSON."""
     environment = {
         "PATH": os.environ.get("PATH", ""),
@@ -109,7 +109,7 @@ def run_fresh(script: str, *arguments, home: Path, modules: tuple[str, ...] = fr
         # As many as here: bits may depend on how a sum is split.
         "OMP_NUM_THREADS": str(torch.get_num_threads()),
     }
-    run = fresh_process.run(["-c", script, *arguments], cwd=home, env=environment, modules=modules)
+    run = fresh_process.run(["-c", script, *arguments], cwd=home, env=environment, template=fresh_process.LIBRARIES)
     assert run.returncode == 0, run.stderr[-4000:]
     return json.loads(run.stdout.splitlines()[-1])
 
@@ -166,7 +166,7 @@ print(json.dumps({
 
 
 def test_importing_the_package_registers_everything_and_touches_nothing(tmp_path):
-    answer = run_fresh(IMPORT_SCRIPT, home=tmp_path, modules=fresh_process.LIBRARIES)
+    answer = run_fresh(IMPORT_SCRIPT, home=tmp_path)
     assert answer["actions"] == []
     assert answer["missing"] == []
     assert answer["heavy"] == []

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from hf_elmo.kernels import half
+from hf_elmo.kernels import products
 from hf_elmo.pretraining import losses
 from hf_elmo.pretraining.losses import sampled_cross_entropy, summed_cross_entropy
 from hf_elmo.pretraining.sampling import LogUniformSampler, NegativeSample, log_uniform_probabilities
@@ -132,7 +132,7 @@ def test_the_adaptive_loss_is_the_modules_own(cutoffs, head_bias, num_targets):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("loss", [summed_cross_entropy, sampled])
 def test_gradients_in_mixed_precision_are_near_and_have_the_weights_dtype(loss, dtype, reason, monkeypatch):
-    monkeypatch.setattr(half, "native_unavailable_reason", lambda dtype: reason)
+    monkeypatch.setattr(products, "native_unavailable_reason", lambda dtype: reason)
     softmax, hidden, targets = make_problem(300, 50)
     softmax, narrow = softmax.float(), hidden.detach().to(dtype).requires_grad_()
     wide = narrow.detach().float().requires_grad_()

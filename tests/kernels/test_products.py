@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hf_elmo import kernels
-from hf_elmo.kernels import half
-from hf_elmo.kernels.half import native_unavailable_reason, pad_rows, product_dtype, round_rows
+from hf_elmo.kernels import products
+from hf_elmo.kernels.products import native_unavailable_reason, pad_rows, product_dtype, round_rows
 
 # What there is to say against native products.
 WAYS = {"native": None, "float32": "no instructions"}
@@ -16,7 +16,7 @@ WAYS = {"native": None, "float32": "no instructions"}
 @pytest.fixture(params=WAYS)
 def way(request, monkeypatch):
     """Has products of halves run as they are, or in float32 as on a processor without instructions for them."""
-    monkeypatch.setattr(half, "native_unavailable_reason", lambda dtype: WAYS[request.param])
+    monkeypatch.setattr(products, "native_unavailable_reason", lambda dtype: WAYS[request.param])
     return request.param
 
 
@@ -39,8 +39,8 @@ def test_halves_are_multiplied_in_float32_where_the_processor_cannot(dtype, way)
     ],
 )
 def test_bfloat16_wants_instructions_of_its_own(monkeypatch, machine, supported, reason):
-    monkeypatch.setattr(half, "packing_unavailable_reason", lambda dtype: None)
-    monkeypatch.setattr(half.platform, "machine", lambda: machine)
+    monkeypatch.setattr(products, "packing_unavailable_reason", lambda dtype: None)
+    monkeypatch.setattr(products.platform, "machine", lambda: machine)
     for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
         monkeypatch.setattr(torch.cpu, name, lambda name=name: name == supported)
     found = native_unavailable_reason(torch.bfloat16)
