@@ -15,12 +15,11 @@ from ..model.configuration_elmo import TokenClassificationHead
 from ..model.modeling_elmo import IGNORED_LABEL
 from ..model.modeling_elmo_tasks import OUTSIDE, ElmoForTokenClassification, labels_of, write_spans
 from ..pipelines import put_in_brackets
-from .arguments import DatasetArguments, TaskArguments
-from .data import read_splits
+from .data import DatasetArguments, encode_rows, labels_of_words, read_splits
+from .inputs import TaskArguments
 from .metrics import read_any_spans, score_spans, tag_scheme_of
 from .prediction import Item, Predictor
 from .readers.columns import TaggedSentences, read_tagged_file, tagged_from_dataset
-from .rows import encode_rows, labels_of_words
 from .task import Task
 
 # These say the same as BIOES in other letters.
@@ -120,11 +119,6 @@ class TokenClassification(Task):
     model_arguments = TaggerArguments
     data_arguments = TaggedDataArguments
     predictor_class = TokenPredictor
-    examples: ClassVar[str] = """
-example:
-  hf-elmo train token-classification --model_name_or_path CHECKPOINT --train_file train.conll \\
-      --validation_file dev.conll --test_file test.conll --load_best_model_at_end --output_dir tagger
-"""
     scores = ("f1", "precision", "recall", "accuracy")
 
     tag_scheme: str
@@ -184,21 +178,19 @@ example:
             row["labels"] = [IGNORED_LABEL, *(ids[label] for label in labels), IGNORED_LABEL]
         return rows
 
-    def score(self, output: Any) -> dict[str, float]:
-        report = self._score(output)[0]
-        return {name: report[f"overall_{name}"] for name in self.scores}
-
     def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
-        report, *labels = self._score(output)
-        lines = map(tagged_lines, self.splits[split].words, *labels)
-        return {"entities": report["by_type"]}, {".conll": chain.from_iterable(lines)}
+        gold, predicted = (
+            labels_of_words(ids, output.label_ids, self.all_labels) for ids in (output.label_ids, output.predictions)
+        )
+        if self.corpus_scheme:
+            gold, predicted = ([in_scheme(row, self.corpus_scheme) for row in rows] for rows in (gold, predicted))
+        scores = score_spans(predicted, gold, self.tag_scheme)
+        lines = map(tagged_lines, self.splits[split].words, gold, predicted)
+        results = {**{name: scores[f"overall_{name}"] for name in self.scores}, "entities": scores["by_type"]}
+        return results, {".conll": chain.from_iterable(lines)}
 
-    def describe(self) -> dict[str, Any]:
-        schemes = {"corpus": self.corpus_scheme, "model": self.head.scheme}
-        return {"tag_scheme": self.tag_scheme, **({"converted": schemes} if self.corpus_scheme else {})}
-
-    def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
-        are_spans = results["tag_scheme"] == "spans"
+    def describe_card(self) -> TaskCard:
+        are_spans = self.tag_scheme == "spans"
         counted = "An entity counts where its type and both its ends are right, as conlleval counts."
         return self.make_card(
             what="A token classifier",
@@ -212,15 +204,6 @@ for entity in tagger("A sentence of words ."):
             counts=["sentences", "words"],
             notes={"all": [counted if are_spans else "Each word counts by itself."]},
         )
-
-    def _score(self, output: Any) -> tuple[dict[str, Any], list[list[str]], list[list[str]]]:
-        """The scores of predictions, and what is right and what was predicted, as the data have it."""
-        gold, predicted = (
-            labels_of_words(ids, output.label_ids, self.all_labels) for ids in (output.label_ids, output.predictions)
-        )
-        if self.corpus_scheme:
-            gold, predicted = ([in_scheme(row, self.corpus_scheme) for row in rows] for rows in (gold, predicted))
-        return score_spans(predicted, gold, self.tag_scheme), gold, predicted
 
 
 def tagged_lines(words: Sequence[str], *labels: Sequence[str]) -> Iterator[str]:

