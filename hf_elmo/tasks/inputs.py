@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -19,11 +20,11 @@ from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.word_vectors import WordTable, build_word_table, read_word_vectors
 from .readers.examples import Examples
 
-LEARNED_SIZE = 50
+_LEARNED_SIZE = 50
 # A word that is known must occur, or its vector stays random; one that occurs once teaches what unknown words are.
 _LEARNED_COUNT = 2
 # What the features look capitals up as.
-_LOWERED = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
+_LOWERED = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 # The help of a flag of tasks whose data may be raw text.
 PRE_TOKENIZER = (
     "How text is cut into words: at white space, for text that is tokenized; penn or unicode, for raw text; saved with "
@@ -168,19 +169,19 @@ def set_word_inputs(
                 "--word_vectors or --learn_words."
             )
         return None
-    counts = Counter(_as_looked_up(word, head, tokenizer) for word in train_words)
+
+    def as_looked_up(word: str) -> str:
+        if tokenizer.do_lower_case:
+            return word.lower()
+        return word.translate(_LOWERED) if head.lower_case_words else word
+
+    counts, size = Counter(map(as_looked_up, train_words)), vector_size or _LEARNED_SIZE
     if args.word_vectors is not None:
-        wanted = {*counts, *(_as_looked_up(word, head, tokenizer) for word in other_words)}
+        wanted = {*counts, *map(as_looked_up, other_words)}
         read = read_word_vectors(args.word_vectors, wanted, vector_size=vector_size)
-        size = read.vectors.shape[1]
-        table = build_word_table(tokenizer, read.words, read.vectors)
+        table, size = build_word_table(tokenizer, *read), read.vectors.shape[1]
     else:
-        size = vector_size or LEARNED_SIZE
-        words = [
-            word
-            for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-            if count >= _LEARNED_COUNT
-        ]
+        words = [word for word, count in counts.items() if count >= _LEARNED_COUNT]
         if not words:
             raise ValueError(f"learn_words is on, but no word stands {_LEARNED_COUNT} times in the training data.")
         table = build_word_table(tokenizer, words)
@@ -196,12 +197,6 @@ def fill_word_table(model: ElmoTaskModel, table: WordTable) -> None:
     fresh.requires_grad_(model.features.train_word_vectors)
     model.features.word_table = fresh
     table.fill(model)
-
-
-def _as_looked_up(word: str, head: Any, tokenizer: ElmoCharTokenizer) -> str:
-    if tokenizer.do_lower_case:
-        return word.lower()
-    return word.translate(_LOWERED) if head.lower_case_words else word
 
 
 def find_unseen(splits: Mapping[str, Examples], labels: Sequence[str]) -> dict[str, str]:

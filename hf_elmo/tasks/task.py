@@ -25,7 +25,6 @@ from ..model.tokenization_elmo import ElmoCharTokenizer
 from . import training
 from .data import FileArguments, describe_source, pad_rows, take_fractions
 from .inputs import (
-    LEARNED_SIZE,
     TaskArguments,
     describe_head,
     fill_word_table,
@@ -268,8 +267,8 @@ class Task(ABC):
                     setattr(config, name, value)
             settings = self.head_settings(head)
             if args.word_vectors or args.learn_words:
-                # Their number follows when all words have been read.
-                settings = {"word_vector_size": LEARNED_SIZE, **settings, "word_table_size": 1}
+                # Their number and size follow when all words have been read.
+                settings = {"word_vector_size": 1, **settings, "word_table_size": 1}
             config.head = self.head_class(**settings) if head is None else replace(head, **settings)
             config.validate()
         except StrictDataclassError as error:
