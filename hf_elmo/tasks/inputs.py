@@ -217,17 +217,8 @@ def find_unseen(splits: Mapping[str, Examples], labels: Sequence[str]) -> dict[s
     return {label: places[label] for label in sorted(set(places) - set(labels))}
 
 
-def describe_head(head: HeadConfig) -> list[str]:
-    """What a task reads of each word, in some words, and the settings of its own that are not as published."""
-    parts = ["ELMo"] if head.use_elmo else []
-    if head.word_table_size:
-        parts.append(f"{'trained' if head.train_word_vectors else 'fixed'} vectors of {head.word_table_size:,} words")
-    if head.character_filters:
-        parts.append(f"{sum(count for _, count in head.character_filters):,} features of characters")
-    at_output = getattr(head, "mix_at_output", False)
-    reads = " + ".join(parts) + (", and ELMo again at the output of its lowest LSTM" if at_output else "")
-    shared = {field.name for field in fields(HeadConfig)}
-    own = {field.name: getattr(head, field.name) for field in fields(head) if field.name not in shared}
+def describe_head(head: HeadConfig) -> str:
+    """The settings of a head that are not as published."""
     default = type(head)()
-    changed = [f"{name} {value}" for name, value in own.items() if value != getattr(default, name)]
-    return [f"reads {reads}", *([", ".join(changed)] if changed else [])]
+    named = ((field.name, getattr(head, field.name)) for field in fields(head))
+    return ", ".join(f"{name} {value}" for name, value in named if value != getattr(default, name))

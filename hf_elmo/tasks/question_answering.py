@@ -165,13 +165,13 @@ class QuestionAnswering(Task):
         source = describe_source(args, split)["source"]
         if args.num_folds is not None and (split == "train" or split not in args.files):
             source += f", {'' if split == 'test' else 'all but '}fold {args.fold} of {args.num_folds}"
-        counts = {"lost_answers": rows.num_lost, "unanswerable": questions.num_unanswerable}
         return {
             "source": source,
             "questions": len(questions),
             "contexts": len({question.context for question in questions.questions}),
             "widened_answers": rows.num_widened,
-            **{name: count for name, count in counts.items() if count},
+            "lost_answers": rows.num_lost,
+            "unanswerable": questions.num_unanswerable,
         }
 
     def notes(self) -> Iterator[str | None]:

@@ -234,8 +234,8 @@ class Task(ABC):
             model, origin = start_model(self.model_class, model_args, self.config, redrawn)
             if table is not None:
                 fill_word_table(model, table)
-            labels = [f"{len(self.labels)} labels"] if self.labels else []
-            return model, "; ".join([origin, *describe_head(self.head), *labels]) + "."
+            labels = f"{len(self.labels)} labels" if self.labels else ""
+            return model, "; ".join(filter(None, [origin, describe_head(self.head), labels])) + "."
 
         self.build_model = build_model
         set_seed(training_args.seed)

@@ -41,11 +41,6 @@ class ClassifierArguments(TaskArguments):
 class LabelledDataArguments(DatasetArguments):
     """The data: files or a dataset of texts, or of pairs of texts, and which of their columns."""
 
-    train_file: str | None = flag(
-        "Training data: .tsv or .txt (tabs), .csv, .jsonl, .json or .parquet, or trees in brackets, as the Stanford "
-        "Sentiment Treebank has them; text also as .gz, .bz2, .xz or .zst.",
-        default=None,
-    )
     text_column: str | None = flag(
         "Column of the text (of a pair: of the first one), its name or its number from 0; by default the first that "
         "has a usual name, such as text, sentence, premise or sentence1.",
@@ -178,9 +173,7 @@ class TextClassification(Task):
             yield from text.split() if examples.is_tokenized else self.tokenizer.tokenize(text)
 
     def count(self, split: str) -> dict[str, Any]:
-        texts = self.splits[split]
-        unlabelled = {"unlabelled": texts.num_unlabelled} if texts.num_unlabelled else {}
-        return {"texts": len(texts), **unlabelled}
+        return {"texts": len(self.splits[split]), "unlabelled": self.splits[split].num_unlabelled}
 
     def notes(self) -> Iterator[str | None]:
         yield from super().notes()

@@ -160,9 +160,9 @@ class TokenClassification(Task):
                 self.corpus_scheme = corpus
                 self.splits = {split: to_scheme(its, head.scheme) for split, its in self.splits.items()}
             if broken:
-                count = "1 label breaks" if len(broken) == 1 else f"{len(broken):,} labels break"
                 self._note = (
-                    f"{count} the rules of {corpus} (the first: {broken[0]}); all are read as conlleval reads them"
+                    f"labels that break the rules of {corpus}: {len(broken):,} (the first: {broken[0]}); all are read "
+                    "as conlleval reads them"
                 )
 
     def count(self, split: str) -> dict[str, Any]:
