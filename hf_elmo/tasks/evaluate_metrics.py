@@ -57,9 +57,9 @@ class AnswerMetric(_ScoresMetric):
     score = staticmethod(score_answers)
     forms = ({"id": _TEXT, "prediction_text": _TEXT}, {"id": _TEXT, "answers": _TEXTS})
 
-    def _compute(self, predictions: Any, references: Any) -> Any:
+    def _compute(self, predictions: Any, references: Any, **settings: Any) -> Any:
         found = {row["id"]: row["prediction_text"] for row in predictions}
-        return self.score(found, {row["id"]: row["answers"] for row in references})
+        return super()._compute(found, {row["id"]: row["answers"] for row in references}, **settings)
 
 
 class CoreferenceMetric(_ScoresMetric):

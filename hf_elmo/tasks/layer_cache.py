@@ -53,6 +53,8 @@ def keep_layers(
     elmo: ElmoModel = model.base_model  # type: ignore[assignment]
     if not elmo.config.freeze_bilm or elmo.is_pretraining:
         raise ValueError("freeze_bilm is False: the layers of a biLM that is trained change; set it, or keep none.")
+    # A new model's frozen biLM is brought into evaluation mode by the first call.
+    elmo.train(elmo.training)
     settings = json.dumps([getattr(elmo.config, name) for name in _FIELDS])
     parts = ("token_encoder.", "bilm.")
     weights = {name: tensor for name, tensor in elmo.state_dict().items() if name.startswith(parts)}

@@ -80,14 +80,7 @@ def test_names_are_linked_after_training(folder, trained):
     assert scores == {name: pytest.approx(trained[f"predict_{name}"]) for name in scores}
     card = (folder / "out" / "README.md").read_text(encoding="utf-8")
     assert f"{100 * trained['predict_mean_f1']:.2f}" in card and "coreference-resolution" in card
-    assert "keep_singletons True" in card and "pipeline_tag" not in card
-
-
-def test_a_trained_model_is_scored_on_another_file(folder, trained, tmp_path):
-    model = {"model_name_or_path": str(folder / "out")}
-    task = prepare(Coreference, model, {"test_file": str(folder / "test.conll")}, {"output_dir": str(tmp_path / "2")})
-    assert task.model.keep_singletons and task.model.config.head.mention_loss == 1
-    assert task.run()["predict_mean_f1"] == pytest.approx(trained["predict_mean_f1"])
+    assert "keep_singletons True" in card and "mention_loss 1.0" in card and "pipeline_tag" not in card
 
 
 def test_kept_layers_and_whole_documents_of_another_seed(folder, tmp_path):
@@ -160,12 +153,7 @@ def test_scores_leave_padding_out():
 
 @pytest.mark.parametrize(
     "model",
-    [
-        {"mix_at_output": True},
-        {"max_train_sentences": -1},
-        {"spans_per_word": 0.0},
-        {"mention_loss": 0.0, "keep_singletons": True},
-    ],
+    [{"mix_at_output": True}, {"max_train_sentences": -1}, {"mention_loss": 0.0, "keep_singletons": True}],
     ids=str,
 )
 def test_wrong_settings_are_refused(folder, tmp_path, model):
@@ -174,7 +162,6 @@ def test_wrong_settings_are_refused(folder, tmp_path, model):
 
 
 def test_wrong_data_are_refused(folder, tmp_path):
-    assert_refused(ValueError, "--train_file", prepare_toy, folder, tmp_path / "out", data={})
     (tmp_path / "bad.conll").write_text("#begin document (x); part 000\nx 0 0 a (1\n#end document\n")
     data = {"train_file": str(tmp_path / "bad.conll")}
     assert_refused(ValueError, ("train_file", "line 2"), prepare_toy, folder, tmp_path / "out", data=data)

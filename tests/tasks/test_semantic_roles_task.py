@@ -154,10 +154,6 @@ def test_wrong_data_is_one_line(file, run, tmp_path):
         wrong.write_text(content)
         code, shown, errors = run("train semantic-roles", "--train_file", wrong, *model)
         assert code == 2 and not shown and errors.count("\n") == 1 and named in errors, errors
-    code, _, errors = run("train semantic-roles", *model)
-    assert code == 2 and "--train_file" in errors
-    code, _, errors = run("train semantic-roles", "--test_file", file, *model)
-    assert code == 2 and "no head" in errors
     ElmoForSemanticRoleLabeling(make_tiny_config(id2label={0: "O", 1: "B-V"})).save_pretrained(tmp_path / "model")
     code, _, errors = run(
         "train semantic-roles", "--model_name_or_path", tmp_path / "model", "--test_file", file, "--use_cpu",
