@@ -87,10 +87,8 @@ class CoreferencePredictor(Predictor):
                 if len(cluster) > 1:
                     names.append(f"{len(names) + 1} {name} ({len(cluster)})")
                 label = str(len(names)) if len(cluster) > 1 else ""
-                titles = (f"{name}, mention {index} of {len(cluster)}" for index in range(1, len(cluster) + 1))
-                marks += [
-                    Mark(one["start"], one["end"], label, title) for one, title in zip(cluster, titles, strict=True)
-                ]
+                for index, one in enumerate(cluster, start=1):
+                    marks.append(Mark(one["start"], one["end"], label, f"{name}, mention {index} of {len(cluster)}"))
             yield Passage(found["text"], marks, [" · ".join(names) or "no clusters"])
 
 
