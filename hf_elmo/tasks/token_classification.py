@@ -50,9 +50,9 @@ class TaggedDataArguments(DatasetArguments):
         "OntoNotes, and of datasets ner_tags.",
         default=None,
     )
-    tag_scheme: Literal["auto", "spans", "words"] = flag(
-        "How labels mark entities: spans (B-, I- and their like), words (each word on its own, parts of "
-        "speech for example), or auto to tell from the labels.",
+    tag_scheme: Literal["auto", "words"] = flag(
+        "Whether labels mark spans (B-, I- and their like) or each word on its own (parts of speech for example): "
+        "words, or auto to tell from the labels.",
         default="auto",
     )
 
@@ -139,15 +139,8 @@ class TokenClassification(Task):
     def settle(self, has_head: bool) -> None:
         """Tell how labels mark what they mark, and bring those of spans into the model's scheme where it has one."""
         asked, head = self.model_args.convert_scheme, self.head
-        self.tag_scheme = self.data_args.tag_scheme
-        if self.tag_scheme != "words":
-            labels = {label for each in self.splits.values() for label in (*chain(*each.labels), *each.known_labels)}
-            self.tag_scheme = tag_scheme_of(labels)
-            if self.data_args.tag_scheme == "spans" and self.tag_scheme == "words":
-                raise ValueError(
-                    f"tag_scheme is 'spans', but the labels {sorted(labels)[:5]} have no prefix such as B-; pass "
-                    "'words'."
-                )
+        labels = {label for each in self.splits.values() for label in (*chain(*each.labels), *each.known_labels)}
+        self.tag_scheme = "words" if self.data_args.tag_scheme == "words" else tag_scheme_of(labels)
         if self.tag_scheme == "words":
             if asked is not None:
                 raise ValueError(f"convert_scheme is {asked!r}, but the labels mark no spans; leave it out.")
