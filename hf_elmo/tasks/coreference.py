@@ -26,12 +26,10 @@ from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..pipelines import COREFERENCE
 from .data import encode_rows, pad_rows, read_splits
 from .inputs import TaskArguments
-from .metrics import score_clusters
+from .metrics import Clusters, score_clusters
 from .prediction import Item, Predictor
 from .readers.documents import Document, Documents, Mention, document_lines, read_documents
 from .task import Task
-
-Clusters = list[list[tuple[int, int]]]
 
 
 @dataclass
