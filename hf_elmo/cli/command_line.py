@@ -16,7 +16,7 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from transformers.utils import logging
 
-from ..tasks.registry import TASKS
+from ..tasks import TASKS
 from .flags import FlagParser
 
 # Each command with its function, module.function in this folder, and what the list of commands says of it.

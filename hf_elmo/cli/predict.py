@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..given import check_choices, check_least, flag
-from ..tasks.registry import TASKS, task_of
+from ..tasks import TASKS, task_of
 from ..text.arguments import PreTokenizer
 from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, open_text, warn_of_raw_text
 

@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from ..tasks.registry import TASKS
+from ..tasks import TASKS
 from .command_line import run_command
 
 _EPILOG = """
+example:
+  hf-elmo train TASK --model_name_or_path CHECKPOINT --train_file TRAIN --validation_file DEV --test_file TEST \\
+      --load_best_model_at_end --output_dir OUTPUT
+
 A recipe, a YAML file of such flags, may come first: hf-elmo train TASK recipe.yaml [--FLAG VALUE ...]
 The flags of transformers' TrainingArguments work too.
 """
@@ -19,7 +23,7 @@ The flags of transformers' TrainingArguments work too.
 
 def main(argv: Sequence[str], prog: str) -> None:
     """Run `hf-elmo train TASK`; the task is the last word of `prog`."""
-    from ..tasks.arguments import TaskTrainingArguments
+    from ..tasks.training import TaskTrainingArguments
 
     entry = TASKS[prog.split()[-1]]
     task = entry.load()
@@ -29,7 +33,7 @@ def main(argv: Sequence[str], prog: str) -> None:
         argv,
         prog,
         f"Train, evaluate and apply {entry.what}.",
-        _list_settings(task) + task.examples + _EPILOG,
+        _list_settings(task) + _EPILOG,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,18 +24,12 @@ from ..model.configuration_elmo import CoreferenceHead
 from ..model.modeling_elmo_coref import ElmoForCoreferenceResolution, read_clusters
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..pipelines import COREFERENCE
-from .arguments import TaskArguments
-from .data import read_splits
-from .metrics import score_clusters, score_matches
+from .data import encode_rows, pad_rows, read_splits
+from .inputs import TaskArguments
+from .metrics import Clusters, score_clusters
 from .prediction import Item, Predictor
 from .readers.documents import Document, Documents, Mention, document_lines, read_documents
-from .rows import encode_rows, pad_rows
 from .task import Task
-
-_MEASURES = ("muc", "b_cubed", "ceafe")
-_SCORES = ("precision", "recall", "f1")
-
-Clusters = list[list[tuple[int, int]]]
 
 
 @dataclass
@@ -91,10 +85,8 @@ class CoreferencePredictor(Predictor):
                 if len(cluster) > 1:
                     names.append(f"{len(names) + 1} {name} ({len(cluster)})")
                 label = str(len(names)) if len(cluster) > 1 else ""
-                titles = (f"{name}, mention {index} of {len(cluster)}" for index in range(1, len(cluster) + 1))
-                marks += [
-                    Mark(one["start"], one["end"], label, title) for one, title in zip(cluster, titles, strict=True)
-                ]
+                for index, one in enumerate(cluster, start=1):
+                    marks.append(Mark(one["start"], one["end"], label, f"{name}, mention {index} of {len(cluster)}"))
             yield Passage(found["text"], marks, [" · ".join(names) or "no clusters"])
 
 
@@ -106,13 +98,6 @@ class Coreference(Task):
     head_class = CoreferenceHead
     model_arguments = CoreferenceArguments
     predictor_class = CoreferencePredictor
-    examples: ClassVar[str] = """
-example:
-  hf-elmo train coreference --model_name_or_path CHECKPOINT --train_file train.conll --validation_file dev.conll \\
-      --test_file test.conll --load_best_model_at_end --output_dir coreference
-
-A batch is a document; --gradient_accumulation_steps puts several into a step.
-"""
     scores = ("mean_f1", "muc_f1", "b_cubed_f1", "ceafe_f1")
     has_labels = False
 
@@ -166,7 +151,7 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
 
     def encode(self, split: str) -> DocumentRows:
         size = self.model_args.max_train_sentences if split == "train" else 0
-        return encode_documents(self.splits[split], self.tokenizer, self.head.use_speakers, size)
+        return DocumentRows(self.splits[split], self.tokenizer, self.head.use_speakers, size)
 
     def sentences(self, dataset: DocumentRows) -> list[dict[str, Any]]:
         return dataset.sentences
@@ -179,21 +164,16 @@ A batch is a document; --gradient_accumulation_steps puts several into a step.
         # The first of the model's outputs behind the loss.
         return logits[0]
 
-    def score(self, output: Any) -> dict[str, float]:
-        return flat_scores(clusters_of(output.predictions), clusters_of(output.label_ids))
-
     def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
-        predicted = (
+        predicted, gold = clusters_of(output.predictions), clusters_of(output.label_ids)
+        lines = (
             document_lines(document, [[Mention(*mention) for mention in cluster] for cluster in clusters])
-            for document, clusters in zip(self.splits[split], clusters_of(output.predictions), strict=True)
+            for document, clusters in zip(self.splits[split], predicted, strict=True)
         )
-        return {}, {".conll": chain.from_iterable(predicted)}
+        return score_clusters(predicted, gold), {".conll": chain.from_iterable(lines)}
 
-    def describe(self) -> dict[str, Any]:
-        return {"singletons": "keep" if self.model.keep_singletons else "drop"}
-
-    def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
-        count = "count" if results["singletons"] == "keep" else "are left out of data and predictions"
+    def describe_card(self) -> TaskCard:
+        count = "count" if self.model.keep_singletons else "are left out of data and predictions"
         return self.make_card(
             what="A coreference model",
             tags=["coreference"],
@@ -219,69 +199,48 @@ def clusters_of(rows: np.ndarray) -> list[Clusters]:
     return [read_clusters(document) for document in rows.tolist()]
 
 
-def flat_scores(predicted: Sequence[Clusters], gold: Sequence[Clusters]) -> dict[str, float]:
-    """The scores of `score_clusters`, `muc_f1` and its like, and those of the mentions alone."""
-    scores = score_clusters(predicted, gold)
-    flat = {f"{name}_{score}": scores[name][score] for name in _MEASURES for score in _SCORES}
-    found, wanted = (
-        {(place, *mention) for place, clusters in enumerate(side) for mention in chain(*clusters)}
-        for side in (predicted, gold)
-    )
-    mentions = score_matches(len(found & wanted), len(found), len(wanted))
-    return {**flat, **{f"mention_{score}": mentions[score] for score in _SCORES}, "mean_f1": scores["mean_f1"]}
-
-
-@dataclass
 class DocumentRows(Dataset):
-    """Documents for a Trainer, one an item.
+    """Documents for a Trainer, one an item: the rows of its sentences, and rows of mentions, (M, 3).
 
-    Args:
-        sentences: The rows of the sentences of all documents.
-        starts: Of each document how many words stand before each of its sentences, and in all.
-        mentions: Of each document rows of first word, the word behind the last one, and cluster, (M, 3).
-        max_sentences: Of longer documents an item is a window of so many sentences, drawn anew by torch's random
-            numbers each time; 0 gives whole documents.
+    A mention is its first word, the word behind the last, and its cluster. Of documents of more than `max_sentences`,
+    unless it is 0, an item is a window of so many, drawn anew by torch's random numbers each time. Rows have
+    `speaker_ids` (T) where the model reads who says what.
     """
 
-    sentences: list[dict[str, Any]]
-    starts: list[list[int]]
-    mentions: list[np.ndarray]
-    max_sentences: int = 0
-
-    def __post_init__(self) -> None:
-        self._firsts = [0, *accumulate(len(starts) - 1 for starts in self.starts)]
+    def __init__(
+        self, documents: Documents, tokenizer: ElmoCharTokenizer, use_speakers: bool, max_sentences: int = 0
+    ) -> None:
+        self.max_sentences = max_sentences
+        sentences = [sentence for document in documents.documents for sentence in document.sentences]
+        self.sentences = encode_rows(tokenizer, documents.source, sentences, is_split_into_words=True)
+        encoded = iter(self.sentences)
+        # Of each document its rows, how many words stand before each of its sentences, and in all, and its mentions.
+        self.documents: list[tuple[list[dict[str, Any]], list[int], np.ndarray]] = []
+        for document in documents.documents:
+            rows, starts = (
+                list(islice(encoded, len(document.sentences))),
+                [0, *accumulate(map(len, document.sentences))],
+            )
+            if use_speakers:
+                names = document.speakers or [""] * starts[-1]
+                numbers = {name: number for number, name in enumerate(sorted({"", *names}))}
+                for (start, stop), row in zip(pairwise(starts), rows, strict=True):
+                    row["speaker_ids"] = [0, *(numbers[name] for name in names[start:stop]), 0]
+            mentions = [[*one, number] for number, cluster in enumerate(document.clusters) for one in cluster]
+            self.documents.append((rows, starts, np.array(mentions, dtype=np.int64).reshape(-1, 3)))
 
     def __len__(self) -> int:
-        return len(self.starts)
+        return len(self.documents)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        starts, mentions = self.starts[index], self.mentions[index]
-        first, count = 0, len(starts) - 1
+        rows, starts, mentions = self.documents[index]
+        first, count = 0, len(rows)
         if 0 < self.max_sentences < count:
             first = int(torch.randint(count - self.max_sentences + 1, ()))
             count = self.max_sentences
-        place, start, stop = self._firsts[index] + first, starts[first], starts[first + count]
+        start, stop = starts[first], starts[first + count]
         mentions = mentions[(mentions[:, 0] >= start) & (mentions[:, 1] <= stop)] - np.array([start, start, 0])
-        return {"sentences": self.sentences[place : place + count], "labels": mentions}
-
-
-def encode_documents(
-    documents: Documents, tokenizer: ElmoCharTokenizer, use_speakers: bool, max_sentences: int = 0
-) -> DocumentRows:
-    """Documents as rows, with `speaker_ids` (T) where the model reads who says what."""
-    sentences = [sentence for document in documents.documents for sentence in document.sentences]
-    rows = iter(encoded := encode_rows(tokenizer, documents.source, sentences, is_split_into_words=True))
-    starts, mentions = [], []
-    for document in documents.documents:
-        starts.append([0, *accumulate(map(len, document.sentences))])
-        names = document.speakers or [""] * starts[-1][-1]
-        numbers = {name: number for number, name in enumerate(sorted({"", *names}))}
-        for (start, stop), row in zip(pairwise(starts[-1]), rows):  # noqa: B905
-            if use_speakers:
-                row["speaker_ids"] = [0, *(numbers[name] for name in names[start:stop]), 0]
-        of_document = [[*mention, number] for number, cluster in enumerate(document.clusters) for mention in cluster]
-        mentions.append(np.array(of_document, dtype=np.int64).reshape(-1, 3))
-    return DocumentRows(encoded, starts, mentions, max_sentences)
+        return {"sentences": rows[first : first + count], "labels": mentions}
 
 
 def drop_singletons(documents: Documents) -> Documents:

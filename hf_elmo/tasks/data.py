@@ -1,23 +1,64 @@
-"""Where the examples of a task come from, and which of them a run trains on, chooses by and is tested on."""
+"""The examples of a task: where they come from, which of them a run trains on, and their rows of numbers.
+
+Letters in shapes: T words of a row, the special tokens included, C characters per word.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from datasets import Dataset
-from transformers.trainer_utils import IntervalStrategy
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from ..given import check_least
+from ..given import flag
+from ..model.modeling_elmo import IGNORED_LABEL
+from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import is_in_fraction, load_named_dataset
-from .arguments import STEPS, DatasetArguments, FileArguments, TaskTrainingArguments
+from ..text.progress import track
 from .readers import AnyExamples
+
+_AT_A_TIME = 1000
+
+
+@dataclass
+class FileArguments:
+    """The data: a file for each split."""
+
+    train_file: str | None = flag("Training data; also as .gz, .bz2, .xz or .zst.", default=None)
+    validation_file: str | None = flag("Data to evaluate on, also after epochs.", default=None)
+    test_file: str | None = flag("Data to predict and score at the end.", default=None)
+    train_fraction: float = flag("Fraction of the training data to use, chosen by a hash of each text.", default=1.0)
+    validation_fraction: float | None = flag(
+        "Fraction of the training data to hold out as validation data, chosen by another hash of each text.",
+        default=None,
+    )
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files given, by split."""
+        files = {"train": self.train_file, "validation": self.validation_file, "test": self.test_file}
+        return {split: file for split, file in files.items() if file is not None}
+
+
+@dataclass
+class DatasetArguments(FileArguments):
+    """The data: files, or a dataset that has splits of its own."""
+
+    dataset_name: str | None = flag(
+        "A dataset with the splits train, validation and test (directory or Hub).", default=None
+    )
+    dataset_config_name: str | None = flag("The dataset's configuration.", default=None)
 
 
 def read_splits(
-    data_args: FileArguments,
+    args: FileArguments,
     read_file: Callable[[str, str], AnyExamples],
     read_split: Callable[[Dataset, str], AnyExamples] | None = None,
 ) -> dict[str, AnyExamples]:
@@ -28,62 +69,31 @@ def read_splits(
         read_split: Reads one split of a dataset; also gets what errors call it. For tasks that read datasets.
     Raises: ValueError where there are neither files nor a dataset with one of the splits, or both.
     """
-    name = getattr(data_args, "dataset_name", None)
-    if bool(name) == bool(data_args.files):
+    name = getattr(args, "dataset_name", None)
+    if bool(name) == bool(args.files):
         dataset = ", or --dataset_name alone" if read_split else ""
-        given = f"dataset_name {name!r} and files {[*data_args.files.values()]}" if name else "No data"
+        given = f"dataset_name {name!r} and files {[*args.files.values()]}" if name else "No data"
         raise ValueError(f"{given} given; wanted --train_file, --validation_file or --test_file{dataset}.")
     if read_split is None or not name:
-        return {split: read_file(file, f"{split}_file") for split, file in data_args.files.items()}
-    dataset = load_named_dataset(name, getattr(data_args, "dataset_config_name", None))
-    found = [split for split in STEPS.values() if split in dataset]
+        return {split: read_file(file, f"{split}_file") for split, file in args.files.items()}
+    dataset = load_named_dataset(name, getattr(args, "dataset_config_name", None))
+    found = [split for split in ("train", "validation", "test") if split in dataset]
     if not found:
         raise ValueError(f"dataset_name {name!r} has the splits {list(dataset)}; wanted train, validation or test.")
     return {split: read_split(dataset[split], f"dataset_name {name!r}, split {split!r}") for split in found}
 
 
-def name_source(data_args: FileArguments, split: str) -> str:
-    """What a split is called where others read it: no folders of this machine."""
-    if not isinstance(data_args, DatasetArguments) or not data_args.dataset_name:
+def describe_source(args: FileArguments, split: str) -> dict[str, Any]:
+    """What results.json says of a split: its source, without folders of this machine, and its share if not all."""
+    shares = {"train": args.train_fraction * (1 - (args.validation_fraction or 0))}
+    shares["validation"] = args.validation_fraction or 1
+    share = {"share": round(shares[split], 6)} if shares.get(split, 1) < 1 else {}
+    if not isinstance(args, DatasetArguments) or not args.dataset_name:
         # Where there is no validation file a fraction of the training file was held out.
-        return Path(data_args.files[split if split in data_args.files else "train"]).name
-    name = Path(data_args.dataset_name).name if os.path.exists(data_args.dataset_name) else data_args.dataset_name
-    part = "train" if split == "validation" and data_args.validation_fraction else split
-    return ", ".join([name, *filter(None, [data_args.dataset_config_name]), part])
-
-
-def choose_splits(splits: dict[str, AnyExamples], args: TaskTrainingArguments) -> dict[str, AnyExamples]:
-    """The splits that the `do_...` flags ask for, all of them without any; settles those flags and when to evaluate.
-
-    Raises: ValueError naming the flag that asks for what is not there.
-    """
-    for step in args.steps_asked:
-        if STEPS[step] not in splits:
-            raise ValueError(
-                f"{step} is on, but there is no {STEPS[step]} data; give --{STEPS[step]}_file or a dataset with that "
-                "split, or leave the flag out."
-            )
-    wanted = {STEPS[step] for step in args.steps_asked} or set(splits)
-    if "train" in wanted:
-        wanted.add("validation")
-    chosen = {split: examples for split, examples in splits.items() if split in wanted}
-    for step, split in STEPS.items():
-        setattr(args, step, split in chosen)
-    if not args.do_eval:
-        args.eval_strategy = IntervalStrategy.NO
-    check_least(args, ["num_seeds", "early_stopping_patience"], 1)
-    for flag in ("load_best_model_at_end", "early_stopping_patience"):
-        if getattr(args, flag) and args.eval_strategy == IntervalStrategy.NO:
-            raise ValueError(
-                f"{flag} is set, but nothing is evaluated in training; give --validation_file or --validation_fraction "
-                "and no --eval_strategy, or leave it out."
-            )
-    if args.num_seeds > 1 and args.resume_from_checkpoint is not None and not args.resumes_newest:
-        raise ValueError(
-            f"num_seeds is {args.num_seeds}, but resume_from_checkpoint names one run; 'auto' resumes the seeds of "
-            "output_dir."
-        )
-    return chosen
+        return {"source": Path(args.files[split if split in args.files else "train"]).name, **share}
+    name = Path(args.dataset_name).name if os.path.exists(args.dataset_name) else args.dataset_name
+    part = "train" if split == "validation" and args.validation_fraction else split
+    return {"source": ", ".join(filter(None, [name, args.dataset_config_name, part])), **share}
 
 
 def take_fractions(splits: dict[str, AnyExamples], args: FileArguments) -> dict[str, AnyExamples]:
@@ -110,14 +120,46 @@ def take_fractions(splits: dict[str, AnyExamples], args: FileArguments) -> dict[
 
 
 def _pick(examples: AnyExamples, fraction: float, purpose: str, is_in: bool = True) -> AnyExamples:
-    texts = map(examples.text, range(len(examples)))
-    return examples.pick(
-        [index for index, text in enumerate(texts) if is_in_fraction(text, fraction, purpose) == is_in]
-    )
+    places = range(len(examples))
+    return examples.pick([one for one in places if is_in_fraction(examples.text(one), fraction, purpose) == is_in])
 
 
-def share_of(split: str, args: FileArguments) -> dict[str, Any]:
-    """What results.json says of the share that a split is, where it is not all of its file."""
-    share = {"train": args.train_fraction * (1 - (args.validation_fraction or 0))}
-    share["validation"] = args.validation_fraction or 1
-    return {"share": round(share[split], 6)} if share.get(split, 1) < 1 else {}
+def type_of_rows(tokenizer: ElmoCharTokenizer) -> type[np.signedinteger]:
+    """The smallest type for ids of characters, which are most of a data set; few dictionaries have more than 2^15."""
+    return np.int16 if tokenizer.vocab_size < 2**15 else np.int32
+
+
+def encode_rows(tokenizer: ElmoCharTokenizer, source: str, *texts: Sequence[Any], **how: Any) -> list[dict[str, Any]]:
+    """A row for each sentence or pair: `input_ids` (T, C), `attention_mask` (T) and, of pairs, `token_type_ids` (T).
+
+    Args:
+        tokenizer: Also gets `how`, `is_split_into_words` for example.
+        source: What is encoded, for who waits.
+        texts: The sentences, texts or lists of words; of pairs the first ones and the second ones.
+    """
+    dtype, rows = type_of_rows(tokenizer), list[dict[str, Any]]()
+    starts = range(0, len(texts[0]), _AT_A_TIME)
+    batches = ([column[start : start + _AT_A_TIME] for column in texts] for start in starts)
+    for batch in track(batches, f"encoding {source}", "rows", len(texts[0]), size=lambda batch: len(batch[0])):
+        encoded = tokenizer(*batch, **how)
+        for values in zip(*encoded.values(), strict=True):
+            rows.append({name: np.asarray(value, dtype) for name, value in zip(encoded, values, strict=True)})
+    return rows
+
+
+def pad_rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
+    """A batch of rows: what has an entry for each word is padded behind the words, labels by -100, all else by 0."""
+    batch = {}
+    for name in rows[0]:
+        values = [torch.as_tensor(row[name]).long() for row in rows]
+        filler = IGNORED_LABEL if name == "labels" else 0
+        batch[name] = pad_sequence(values, True, filler) if values[0].ndim else torch.stack(values)
+    return batch
+
+
+def labels_of_words(label_ids: np.ndarray, gold_ids: np.ndarray, names: Sequence[str]) -> list[list[str]]:
+    """The labels of each row's words for ids (rows, words), where there is a gold one."""
+    return [
+        [names[index] for index in row[gold != IGNORED_LABEL].tolist()]
+        for row, gold in zip(label_ids, gold_ids, strict=True)
+    ]

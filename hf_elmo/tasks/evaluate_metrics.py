@@ -1,17 +1,17 @@
 """The scores of `metrics` as metrics of `evaluate`, for `evaluate.combine` and a Trainer of one's own.
 
-Make them directly, `EntityMetric(keep_in_memory=True)`; nothing is downloaded.
+Make them directly, `EntityMetric(keep_in_memory=True)`; nothing is downloaded. `compute` takes what the function takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import datasets
 import evaluate
 
-from .metrics import Clusters, score_answers, score_classes, score_clusters, score_roles, score_spans
+from .metrics import score_answers, score_classes, score_clusters, score_roles, score_spans
 
 _TEXT = datasets.Value("string")
 _TEXTS = datasets.Sequence(_TEXT)
@@ -19,67 +19,51 @@ _CLUSTERS = datasets.Sequence(datasets.Sequence(datasets.Sequence(datasets.Value
 
 
 class _ScoresMetric(evaluate.Metric):
+    score: ClassVar[Callable[..., dict[str, Any]]]
     # The features of predictions and of references.
     forms: ClassVar[tuple[Any, Any]] = (_TEXTS, _TEXTS)
 
     def _info(self) -> evaluate.MetricInfo:
         features = datasets.Features(dict(zip(("predictions", "references"), self.forms, strict=True)))
-        return evaluate.MetricInfo(
-            description=self.__doc__ or "",
-            citation="",
-            inputs_description=self._compute.__doc__ or "",
-            features=features,
-        )
+        about = {"description": self.__doc__ or "", "citation": "", "inputs_description": self.score.__doc__ or ""}
+        return evaluate.MetricInfo(features=features, **about)
+
+    def _compute(self, predictions: Any, references: Any, **settings: Any) -> Any:
+        return self.score(predictions, references, **settings)
 
 
 class EntityMetric(_ScoresMetric):
     """Precision, recall and F1 of spans, and the accuracy of words, as conlleval has them."""
 
-    def _compute(self, predictions: Sequence[Any], references: Sequence[Any], tag_scheme: str = "spans") -> Any:
-        """Tags of each sentence; see `metrics.score_spans`."""
-        return score_spans(predictions, references, tag_scheme)
+    score = staticmethod(score_spans)
 
 
 class ClassificationMetric(_ScoresMetric):
     """Accuracy, macro F1, and precision, recall and F1 by class."""
 
+    score = staticmethod(score_classes)
     forms = (_TEXT, _TEXT)
-
-    def _compute(self, predictions: Sequence[str], references: Sequence[str], labels: Sequence[str] = ()) -> Any:
-        """A class each; see `metrics.score_classes`. Without `labels`, those that occur, sorted."""
-        return score_classes(predictions, references, labels or sorted({*predictions, *references}))
 
 
 class SemanticRoleMetric(_ScoresMetric):
     """Precision, recall and F1 of the arguments of given predicates, as CoNLL-2005 counts them."""
 
-    def _compute(self, predictions: Sequence[Any], references: Sequence[Any]) -> Any:
-        """Tags of each predicate's sentence; see `metrics.score_roles`."""
-        return score_roles(predictions, references)
+    score = staticmethod(score_roles)
 
 
 class AnswerMetric(_ScoresMetric):
-    """Exact match and F1 of answers to questions, as SQuAD 1.1 counts them."""
+    """Exact match and F1 of answers to questions: a dict per question, its `id` and `prediction_text` or `answers`."""
 
+    score = staticmethod(score_answers)
     forms = ({"id": _TEXT, "prediction_text": _TEXT}, {"id": _TEXT, "answers": _TEXTS})
 
-    def _compute(self, predictions: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]]) -> Any:
-        """A dict per question: its `id`, and its `prediction_text` or its `answers`; see `metrics.score_answers`."""
-        return score_answers(
-            {row["id"]: row["prediction_text"] for row in predictions},
-            {row["id"]: row["answers"] for row in references},
-        )
+    def _compute(self, predictions: Any, references: Any, **settings: Any) -> Any:
+        found = {row["id"]: row["prediction_text"] for row in predictions}
+        return super()._compute(found, {row["id"]: row["answers"] for row in references}, **settings)
 
 
 class CoreferenceMetric(_ScoresMetric):
-    """MUC, B-cubed and CEAFe of clusters of mentions, and the mean of their F1."""
+    """MUC, B-cubed and CEAFe of clusters of mentions, pairs of numbers, and the mean of their F1."""
 
+    score = staticmethod(score_clusters)
     forms = (_CLUSTERS, _CLUSTERS)
-
-    def _compute(self, predictions: Sequence[Any], references: Sequence[Any]) -> Any:
-        """Clusters of each document, of mentions as lists of two numbers; see `metrics.score_clusters`."""
-        return score_clusters([_as_tuples(one) for one in predictions], [_as_tuples(one) for one in references])
-
-
-def _as_tuples(clusters: Sequence[Any]) -> Clusters:
-    return [[tuple(mention) for mention in cluster] for cluster in clusters]

@@ -1,31 +1,81 @@
-"""What a task starts from: settings of its head, weights, what is read of each word, and labels."""
+"""What a task starts from: the flags of its model, settings of its head, weights, vectors of words, and labels."""
 
 from __future__ import annotations
 
 import json
+import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any, cast
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, cast
 
 from torch import nn
 
-from ..hub.file_names import TOKENIZER_FILE
-from ..hub.loading import Model, find_file, load_what_is_there
-from ..hub.loading import load_tokenizer as load_checkpoint_tokenizer
+from ..given import flag
+from ..hub.loading import Model, load_what_is_there
 from ..model.configuration_elmo import ElmoConfig, HeadConfig
 from ..model.modeling_elmo import ElmoTaskModel, ElmoWordTable
 from ..model.modeling_elmo_tasks import ElmoDense
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.word_vectors import WordTable, build_word_table, read_word_vectors
-from .arguments import TaskArguments
 from .readers import Examples
 
-LEARNED_SIZE = 50
+_LEARNED_SIZE = 50
 # A word that is known must occur, or its vector stays random; one that occurs once teaches what unknown words are.
 _LEARNED_COUNT = 2
 # What the features look capitals up as.
-_LOWERED = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
+_LOWERED = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+# The help of a flag of tasks whose data may be raw text.
+PRE_TOKENIZER = (
+    "How text is cut into words: at white space, for text that is tokenized; penn or unicode, for raw text; saved with "
+    "the model. None leaves the checkpoint's rule."
+)
+
+
+@dataclass
+class TaskArguments:
+    """The model: what it starts from, and what it reads of each word."""
+
+    model_name_or_path: str = flag(
+        "Checkpoint to start from: pre-trained, converted, or one of this task (directory or Hub)."
+    )
+    from_scratch: bool = flag(
+        "Take only the architecture and the tokenizer of model_name_or_path; its config.json is enough then.",
+        default=False,
+    )
+    head: list[str] | None = flag(
+        "Settings of the task's head, NAME=VALUE ..., as in config.json; they are listed below.", default=None
+    )
+    freeze_bilm: bool = flag(
+        "Keep the token encoder and the biLM fixed, as in the paper; only mix and task are trained.", default=True
+    )
+    layers: Literal["all", "top", "token", "average"] | None = flag(
+        "Layers that the task reads: all by shares that it learns, the top one, the token encoder's, or the average; "
+        "None leaves the config's.",
+        default=None,
+    )
+    mix_normalization: Literal["none", "batch", "word"] | None = flag(
+        "Whether each layer is brought to a mean of 0 and a variance of 1 before it is mixed: by word, or over all "
+        "words of a batch as the paper did for entailment. Layers of small models are small, and small numbers are "
+        "slow to learn from. None leaves the config's.",
+        default=None,
+    )
+    mix_l2: float | None = flag("L2 penalty on the weights of the scalar mix; None leaves the config's.", default=None)
+    word_vectors: str | None = flag(
+        "Text file of word vectors (GloVe, word2vec, fastText; also packed, or any address that fsspec opens); those "
+        "of the words of all data given are read.",
+        default=None,
+    )
+    learn_words: bool = flag(
+        "Learn a vector for each word that stands at least twice in the training data; the others share one.",
+        default=False,
+    )
+    layer_cache_dir: str | None = flag(
+        "Directory in which the layers of a frozen biLM are kept for later runs, computed once for each text; without "
+        "it they are kept beside the output until the run ends. They take no more than half of what is free on the "
+        "disk, or the biLM is run in each epoch.",
+        default=None,
+    )
 
 
 def read_settings(given: Sequence[str] | None, kind: type[HeadConfig]) -> dict[str, Any]:
@@ -43,13 +93,6 @@ def read_settings(given: Sequence[str] | None, kind: type[HeadConfig]) -> dict[s
         except ValueError:
             settings[name] = value
     return settings
-
-
-def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
-    """The checkpoint's tokenizer, or the plain one where it has none."""
-    if find_file(name, TOKENIZER_FILE) is None:
-        return ElmoCharTokenizer(max_characters_per_word=config.max_characters_per_word)
-    return load_checkpoint_tokenizer(name, config)
 
 
 def start_model(
@@ -126,19 +169,19 @@ def set_word_inputs(
                 "--word_vectors or --learn_words."
             )
         return None
-    counts = Counter(_as_looked_up(word, head, tokenizer) for word in train_words)
+
+    def as_looked_up(word: str) -> str:
+        if tokenizer.do_lower_case:
+            return word.lower()
+        return word.translate(_LOWERED) if head.lower_case_words else word
+
+    counts, size = Counter(map(as_looked_up, train_words)), vector_size or _LEARNED_SIZE
     if args.word_vectors is not None:
-        wanted = {*counts, *(_as_looked_up(word, head, tokenizer) for word in other_words)}
+        wanted = {*counts, *map(as_looked_up, other_words)}
         read = read_word_vectors(args.word_vectors, wanted, vector_size=vector_size)
-        size = read.vectors.shape[1]
-        table = build_word_table(tokenizer, read.words, read.vectors)
+        table, size = build_word_table(tokenizer, *read), read.vectors.shape[1]
     else:
-        size = vector_size or LEARNED_SIZE
-        words = [
-            word
-            for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-            if count >= _LEARNED_COUNT
-        ]
+        words = [word for word, count in counts.items() if count >= _LEARNED_COUNT]
         if not words:
             raise ValueError(f"learn_words is on, but no word stands {_LEARNED_COUNT} times in the training data.")
         table = build_word_table(tokenizer, words)
@@ -154,25 +197,6 @@ def fill_word_table(model: ElmoTaskModel, table: WordTable) -> None:
     fresh.requires_grad_(model.features.train_word_vectors)
     model.features.word_table = fresh
     table.fill(model)
-
-
-def _as_looked_up(word: str, head: Any, tokenizer: ElmoCharTokenizer) -> str:
-    if tokenizer.do_lower_case:
-        return word.lower()
-    return word.translate(_LOWERED) if head.lower_case_words else word
-
-
-def choose_labels(splits: Mapping[str, Examples], checkpoint_labels: Sequence[str] | None = None) -> list[str]:
-    """The labels of the classifier, in the order of their ids.
-
-    A checkpoint's labels, in its own order, where it has a classifier that knows all that are wanted (or nothing is to
-    be trained); else those of the training data and what the corpus declares, sorted, numbers by size.
-    """
-    train = splits.get("train")
-    wanted = set() if train is None else {*train.label_places(), *train.known_labels}
-    if checkpoint_labels is not None and wanted <= set(checkpoint_labels):
-        return list(checkpoint_labels)
-    return sorted(wanted, key=lambda label: (0, int(label), "") if label.isdecimal() else (1, 0, label))
 
 
 def find_unseen(splits: Mapping[str, Examples], labels: Sequence[str]) -> dict[str, str]:
@@ -193,17 +217,8 @@ def find_unseen(splits: Mapping[str, Examples], labels: Sequence[str]) -> dict[s
     return {label: places[label] for label in sorted(set(places) - set(labels))}
 
 
-def describe_head(head: HeadConfig) -> list[str]:
-    """What a task reads of each word, in some words, and the settings of its own that are not as published."""
-    parts = ["ELMo"] if head.use_elmo else []
-    if head.word_table_size:
-        parts.append(f"{'trained' if head.train_word_vectors else 'fixed'} vectors of {head.word_table_size:,} words")
-    if head.character_filters:
-        parts.append(f"{sum(count for _, count in head.character_filters):,} features of characters")
-    at_output = getattr(head, "mix_at_output", False)
-    reads = " + ".join(parts) + (", and ELMo again at the output of its lowest LSTM" if at_output else "")
-    shared = {field.name for field in fields(HeadConfig)}
-    own = {field.name: getattr(head, field.name) for field in fields(head) if field.name not in shared}
+def describe_head(head: HeadConfig) -> str:
+    """The settings of a head that are not as published."""
     default = type(head)()
-    changed = [f"{name} {value}" for name, value in own.items() if value != getattr(default, name)]
-    return [f"reads {reads}", *([", ".join(changed)] if changed else [])]
+    named = ((field.name, getattr(head, field.name)) for field in fields(head))
+    return ", ".join(f"{name} {value}" for name, value in named if value != getattr(default, name))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from huggingface_hub.utils import WeakFileLock
+from safetensors.torch import save
 from torch.nn.utils.rnn import pad_sequence
 
 from ..hub.writing import files_written_aside, leftovers_of
@@ -21,14 +22,7 @@ from ..inference.embedder import cut_batches
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, pack_layers
 
 # What the layers depend on beside the weights, their names and their shapes.
-_FIELDS = (
-    "filter_activation",
-    "forget_bias",
-    "cell_clip",
-    "projection_clip",
-    "use_skip_connections",
-    "pad_token_id",
-)
+_FIELDS = ("filter_activation", "forget_bias", "cell_clip", "projection_clip", "use_skip_connections", "pad_token_id")
 # Words of a batch, padding included: the layers of the Original model take 20 KB per word.
 _WORDS_AT_A_TIME = 4096
 # Of what is free, so much may be taken.
@@ -59,8 +53,13 @@ def keep_layers(
     elmo: ElmoModel = model.base_model  # type: ignore[assignment]
     if not elmo.config.freeze_bilm or elmo.is_pretraining:
         raise ValueError("freeze_bilm is False: the layers of a biLM that is trained change; set it, or keep none.")
-    found = {_digest_of(rows): rows for feature in features for rows in _sentences_of(feature)}
-    path = Path(directory, f"{_digest([*_pieces_of(elmo), *found]).hex()}.npy")
+    # A new model's frozen biLM is brought into evaluation mode by the first call.
+    elmo.train(elmo.training)
+    settings = json.dumps([getattr(elmo.config, name) for name in _FIELDS])
+    parts = ("token_encoder.", "bilm.")
+    weights = {name: tensor for name, tensor in elmo.state_dict().items() if name.startswith(parts)}
+    found = {digest: rows for feature in features for digest, rows in _sentences_of(feature)}
+    path = Path(directory, f"{_digest(save(weights, {'settings': settings}), *found).hex()}.npy")
     # The longest first, as they are computed.
     sentences = dict(sorted(found.items(), key=lambda item: -len(item[1])))
     stops = list(itertools.accumulate(map(len, sentences.values())))
@@ -75,8 +74,22 @@ def keep_layers(
                 report(f"layers: not kept, {size:,} bytes where {room:,} may be taken; the biLM is run in each epoch")
                 return {}
             report(f"layers: computing those of {len(sentences):,} sentences, {size:,} bytes")
-            _write(path, shape, elmo, list(sentences.values()))
+            # By writes and not into a map of the file, which would kill the process where the disk is full.
+            with files_written_aside(path) as (aside,), aside.open("wb") as file:
+                np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
+                file.writelines(_compute(elmo, list(sentences.values())))
     return dict(zip(sentences, np.split(np.load(path, mmap_mode="r").view(np.ndarray), stops[:-1]), strict=True))
+
+
+@torch.no_grad()
+def _compute(elmo: ElmoModel, sentences: Sequence[np.ndarray]) -> Iterator[bytes]:
+    """The layers of sentences, (T, C) each, the longest first."""
+    for batch in cut_batches(list(map(len, sentences)), _WORDS_AT_A_TIME):
+        rows = [torch.from_numpy(sentences[number].astype(np.int64)) for number in batch]
+        lengths = torch.tensor([len(its) for its in rows])
+        mask = torch.arange(int(lengths.max())) < lengths[:, None]
+        _, layers, _ = elmo.run_layers(pad_sequence(rows, batch_first=True).to(elmo.device), mask.to(elmo.device))
+        yield pack_layers(layers).float().cpu()[mask].numpy().tobytes()
 
 
 def collate_with_layers(
@@ -89,9 +102,9 @@ def collate_with_layers(
         mask = batch["attention_mask"].bool()
         columns = {name: batch[name].numpy() for name in ("input_ids", "token_type_ids") if name in batch}
         words = [
-            layers[_digest_of(rows)]
+            layers[digest]
             for row, is_word in enumerate(mask.numpy())
-            for rows in _sentences_of({name: column[row][is_word] for name, column in columns.items()})
+            for digest, _ in _sentences_of({name: column[row][is_word] for name, column in columns.items()})
         ]
         batch["packed_layers"] = torch.zeros(*mask.shape, words[0].shape[1])
         batch["packed_layers"][mask] = torch.from_numpy(np.concatenate(words))
@@ -100,47 +113,14 @@ def collate_with_layers(
     return collate if layers else collator
 
 
-def _sentences_of(example: Mapping[str, Any]) -> list[np.ndarray]:
-    """The characters of the words of an example, of a pair those of each of its sentences, (T, C)."""
+def _sentences_of(example: Mapping[str, Any]) -> Iterator[tuple[bytes, np.ndarray]]:
+    """The characters of the words of an example, of a pair those of each of its sentences, (T, C), and their digest."""
     rows, types = np.asarray(example["input_ids"]), example.get("token_type_ids")
-    return [rows] if types is None else np.split(rows, np.flatnonzero(np.diff(types)) + 1)
+    for each in [rows] if types is None else np.split(rows, np.flatnonzero(np.diff(types)) + 1):
+        yield _digest(repr(each.shape).encode(), np.ascontiguousarray(each, np.int64)), each
 
 
-@torch.no_grad()
-def _write(path: Path, shape: tuple[int, int], elmo: ElmoModel, sentences: Sequence[np.ndarray]) -> None:
-    """Compute the layers of sentences, (T, C) each, into a file."""
-    was_training = elmo.training
-    elmo.eval()
-    try:
-        # By writes and not into a map of the file, which would kill the process where the disk is full.
-        with files_written_aside(path) as (aside,), aside.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
-            for batch in cut_batches(list(map(len, sentences)), _WORDS_AT_A_TIME):
-                rows = [torch.from_numpy(sentences[number].astype(np.int64)) for number in batch]
-                lengths = torch.tensor([len(its) for its in rows])
-                mask = torch.arange(int(lengths.max())) < lengths[:, None]
-                _, layers, _ = elmo.run_layers(
-                    pad_sequence(rows, batch_first=True).to(elmo.device), mask.to(elmo.device)
-                )
-                file.write(pack_layers(layers).float().cpu()[mask].numpy().tobytes())
-    finally:
-        elmo.train(was_training)
-
-
-def _pieces_of(elmo: ElmoModel) -> Iterator[Any]:
-    """What the layers of a text depend on: two models with the same give the same layers."""
-    yield json.dumps([getattr(elmo.config, name) for name in _FIELDS]).encode()
-    for module in (elmo.token_encoder, elmo.bilm):
-        for name, tensor in module.state_dict().items():
-            yield f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode()
-            yield tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
-
-
-def _digest_of(rows: np.ndarray) -> bytes:
-    return _digest([repr(rows.shape).encode(), np.ascontiguousarray(rows, np.int64)])
-
-
-def _digest(pieces: Iterable[Any]) -> bytes:
+def _digest(*pieces: Any) -> bytes:
     digest = hashlib.blake2b(digest_size=20)
     for piece in pieces:
         digest.update(piece)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from operator import eq
 from typing import Any, NamedTuple
@@ -22,7 +22,8 @@ except ImportError as error:
     missing = (error.name or "seqeval").partition(".")[0]
     raise ImportError(f"{missing} is not installed; install it with: pip install 'hf_elmo[tasks]'") from error
 
-Clusters = Sequence[Sequence[Hashable]]
+# A mention is a pair of numbers, or another sequence.
+Clusters = Sequence[Sequence[Sequence]]
 
 _PREFIXED = re.compile(r"[BIESLUM]-.+", flags=re.DOTALL)
 _UNTYPED = ("O", "B", "I", "E", "S")
@@ -33,6 +34,7 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 # The predicate itself is given.
 _PREDICATE = "V"
 _CONTINUED = "C-"
+_MEASURES = ("muc", "b_cubed", "ceafe", "mention")
 
 
 def _score_kinds(predicted: Set[tuple], gold: Set[tuple]) -> dict[str, Any]:
@@ -84,7 +86,7 @@ def _read_words(tags: Sequence[str]) -> list[Span]:
 
 
 def score_spans(
-    predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]], tag_scheme: str
+    predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]], tag_scheme: str = "spans"
 ) -> dict[str, Any]:
     """The scores of conlleval (Tjong Kim Sang and De Meulder 2003): a span counts if its type and both ends are right.
 
@@ -109,17 +111,18 @@ def score_spans(
     return {**_score_kinds(predicted, gold), "overall_accuracy": _ratio(right, len(words))}
 
 
-def score_classes(predictions: Sequence[str], references: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
+def score_classes(predictions: Sequence[str], references: Sequence[str], labels: Sequence[str] = ()) -> dict[str, Any]:
     """Accuracy, and precision, recall and F1 by class, as scikit-learn has them.
 
     Args:
         predictions: Predicted classes.
         references: Gold classes, as many.
-        labels: All classes, in the order of the confusion matrix.
+        labels: All classes, in the order of the confusion matrix; without them those that occur, sorted.
     Returns: `accuracy`; `macro_f1`, the mean F1 of the classes that occur in either; `by_class`, for each class a dict
         of `precision`, `recall`, `f1` and `number`, how often it is the gold one; and `confusion`, a row per gold class
         and a column per predicted one.
     """
+    labels = labels or sorted({*predictions, *references})
     confusion = confusion_matrix(references, predictions, labels=labels)
     columns = precision_recall_fscore_support(references, predictions, labels=labels, zero_division=0)
     names = ("precision", "recall", "f1", "number")
@@ -213,34 +216,35 @@ def score_roles(predictions: Sequence[Sequence[str]], references: Sequence[Seque
     return _score_kinds(predicted, gold)
 
 
-def score_clusters(predictions: Sequence[Clusters], references: Sequence[Clusters]) -> dict[str, Any]:
+def score_clusters(predictions: Sequence[Clusters], references: Sequence[Clusters]) -> dict[str, float]:
     """MUC, B-cubed and CEAFe by the reference scorer, version 8.01 (Pradhan et al. 2014), over all documents together.
 
     Clusters of one mention count in B-cubed and CEAFe as any other; leave them out where the data mark none.
 
     Args:
-        predictions, references: For each document its clusters of mentions, which can be anything with a hash.
-    Returns: For `muc`, `b_cubed` and `ceafe` a dict of `precision`, `recall` and `f1`; and `mean_f1`.
+        predictions, references: For each document its clusters of mentions.
+    Returns: `muc_precision`, `muc_recall` and `muc_f1`, the like of `b_cubed`, of `ceafe` and, for the mentions alone,
+        of `mention`; and `mean_f1`, of the first three.
     """
     # Of each measure the numerators and denominators of recall and of precision, which are divided at the end.
-    sums = np.zeros((3, 4))
+    sums = np.zeros((4, 4))
     for predicted, gold in zip(predictions, references, strict=True):
         sums += _count_shared(gold, predicted)
-    scores: dict[str, Any] = {}
-    for name, (found, of_gold, right, of_predicted) in zip(("muc", "b_cubed", "ceafe"), sums.tolist(), strict=True):
+    scores: dict[str, float] = {}
+    for name, (found, of_gold, right, of_predicted) in zip(_MEASURES, sums.tolist(), strict=True):
         recall, precision = _ratio(found, of_gold), _ratio(right, of_predicted)
         f1 = _ratio(2 * precision * recall, precision + recall)
-        scores[name] = {"precision": precision, "recall": recall, "f1": f1}
-    return {**scores, "mean_f1": sum(row["f1"] for row in scores.values()) / 3}
+        scores |= {f"{name}_precision": precision, f"{name}_recall": recall, f"{name}_f1": f1}
+    return {**scores, "mean_f1": sum(scores[f"{name}_f1"] for name in _MEASURES[:3]) / 3}
 
 
 def _count_shared(gold: Clusters, predicted: Clusters) -> list[tuple[float, float, float, float]]:
     """The sums of a document, a row for each measure."""
-    columns = {mention: column for column, cluster in enumerate(predicted) for mention in cluster}
+    columns = {tuple(mention): column for column, cluster in enumerate(predicted) for mention in cluster}
     # How many mentions each gold cluster (rows) shares with each predicted one (columns).
     shared = np.zeros((len(gold), len(predicted)))
     for row, cluster in enumerate(gold):
-        for mention in cluster:
+        for mention in map(tuple, cluster):
             if mention in columns:
                 shared[row, columns[mention]] += 1
     gold_sizes, sizes = (np.array([len(cluster) for cluster in side], dtype=float) for side in (gold, predicted))
@@ -257,4 +261,5 @@ def _count_shared(gold: Clusters, predicted: Clusters) -> list[tuple[float, floa
         (links, num_gold - len(gold), links, num_predicted - len(predicted)),
         (recall, num_gold, precision, num_predicted),
         (matched, len(gold), matched, len(predicted)),
+        (shared.sum(), num_gold, shared.sum(), num_predicted),
     ]

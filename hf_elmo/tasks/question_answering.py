@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, ClassVar
 
@@ -25,12 +25,11 @@ from ..text.arguments import PreTokenizer
 from ..text.files import suffix_of
 from ..text.progress import track
 from ..text.raw_text import look_at
-from .arguments import PRE_TOKENIZER, FileArguments, TaskArguments
-from .data import name_source, read_splits
+from .data import FileArguments, describe_source, read_splits, type_of_rows
+from .inputs import PRE_TOKENIZER, TaskArguments
 from .metrics import score_answers
 from .prediction import LONGEST_SHOWN, Item, Predictor
 from .readers.questions import Answer, Questions, read_questions
-from .rows import type_of_rows
 from .task import Task
 
 # So many answers are no longer than the bound on the length of answers that training chooses.
@@ -121,11 +120,6 @@ class QuestionAnswering(Task):
     model_arguments = QuestionAnsweringArguments
     data_arguments = QuestionDataArguments
     predictor_class = AnswerPredictor
-    examples: ClassVar[str] = """
-example:
-  hf-elmo train question-answering --model_name_or_path CHECKPOINT --train_file train-v1.1.json \\
-      --validation_file dev-v1.1.json --pre_tokenizer penn --load_best_model_at_end --output_dir reader
-"""
     scores = ("f1", "exact_match")
     has_labels = False
 
@@ -143,19 +137,11 @@ example:
     def load(self) -> dict[str, Questions]:
         return _pick_fold(read_splits(self.data_args, read_questions), self.data_args)
 
-    def head_settings(self, head: QuestionAnsweringHead | None) -> dict[str, Any]:
-        settings = self.settings
-        if head is not None and settings.get("reader", head.reader) != head.reader:
-            # The settings of another reader are no start for this one.
-            fresh = QuestionAnsweringHead(**settings)
-            return {field.name: getattr(fresh, field.name) for field in fields(fresh)}
-        return settings
-
     def settle(self, has_head: bool) -> None:
         args = self.model_args
         self.rows = {
-            split: AnswerRows(number, questions, self.tokenizer, args.max_length, args.stride, split == "train")
-            for number, (split, questions) in enumerate(self.splits.items())
+            split: AnswerRows(questions, self.tokenizer, args.max_length, args.stride, split == "train")
+            for split, questions in self.splits.items()
         }
         if "train" in self.rows:
             lengths = self.rows["train"].answer_words
@@ -176,16 +162,16 @@ example:
 
     def count(self, split: str) -> dict[str, Any]:
         args, questions, rows = self.data_args, self.splits[split], self.rows[split]
-        source = name_source(args, split)
+        source = describe_source(args, split)["source"]
         if args.num_folds is not None and (split == "train" or split not in args.files):
             source += f", {'' if split == 'test' else 'all but '}fold {args.fold} of {args.num_folds}"
-        counts = {"lost_answers": rows.num_lost, "unanswerable": questions.num_unanswerable}
         return {
             "source": source,
             "questions": len(questions),
             "contexts": len({question.context for question in questions.questions}),
             "widened_answers": rows.num_widened,
-            **{name: count for name, count in counts.items() if count},
+            "lost_answers": rows.num_lost,
+            "unanswerable": questions.num_unanswerable,
         }
 
     def notes(self) -> Iterator[str | None]:
@@ -212,18 +198,11 @@ example:
         scores = start.float()[every, spans.starts] + end.float()[every, spans.ends]
         return torch.stack([spans.starts.float(), spans.ends.float(), scores], dim=-1)
 
-    def score(self, output: Any) -> dict[str, float]:
-        rows = output.label_ids[-1]
-        split = list(self.rows)[rows[0, 0]]
-        return score_answers(self.rows[split].answers(output.predictions, rows), self.splits[split].answers())
-
     def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
-        return {}, {".json": [answers_json(self.rows[split].answers(output.predictions, output.label_ids[-1]))]}
+        answers = self.rows[split].answers(output.predictions, output.label_ids[-1])
+        return score_answers(answers, self.splits[split].answers()), {".json": [answers_json(answers)]}
 
-    def describe(self) -> dict[str, Any]:
-        return {"max_answer_words": self.model.max_answer_words}
-
-    def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
+    def describe_card(self) -> TaskCard:
         return self.make_card(
             what="A reader that answers questions",
             tags=["question-answering"],
@@ -283,14 +262,13 @@ class AnswerRows:
     """The rows of one split, one for each window of each question's context, and how to read predictions off them.
 
     Args:
-        number: That of the split.
         questions, tokenizer: The split, and what cuts questions and contexts.
         max_length, stride: As of `context_windows`.
         only_answerable: Whether rows without the answer, or with no part of it, are left out: to train on.
 
     Attributes:
         rows: Beside what the model reads `start_positions` and `end_positions`, of the first one of a question's
-            answers, and, of what is not trained on, `row`, the numbers of its split and its own.
+            answers, and, of what is not trained on, its number as `row`.
         num_widened: Questions whose answer begins or ends inside a word.
         num_lost: Questions whose answer is not whole in any window, or of no word.
         answer_words: How many words each row's answer has, of the rows that have one.
@@ -298,7 +276,6 @@ class AnswerRows:
 
     def __init__(
         self,
-        number: int,
         questions: Questions,
         tokenizer: ElmoCharTokenizer,
         max_length: int | None = None,
@@ -322,7 +299,7 @@ class AnswerRows:
                 row["start_positions"], row["end_positions"] = (IGNORED_LABEL,) * 2 if found is None else found[:2]
                 # What is trained on is not asked back.
                 if not only_answerable:
-                    row["row"] = [number, len(self.rows)]
+                    row["row"] = len(self.rows)
                     self._windows.append((question, np.array([span or (-1, -1) for span in spans], np.int32)))
                 self.rows.append(row)
             self.num_lost += not answers
@@ -335,10 +312,10 @@ class AnswerRows:
         Args:
             predictions: Of each row the numbers of the answer's first and last word, and the score by which the windows
                 of a question are compared, (rows, 3).
-            rows: The numbers of each of these rows, (rows, 2); they may stand in any order.
+            rows: The number of each of these rows; they may stand in any order.
         """
         best: dict[str, tuple[float, str]] = {}
-        for number, (first, last, score) in sorted(zip(rows[:, 1].tolist(), predictions.tolist(), strict=True)):
+        for number, (first, last, score) in sorted(zip(rows.tolist(), predictions.tolist(), strict=True)):
             question, spans = self._windows[number]
             start, stop = spans[int(first), 0], spans[int(last), 1]
             text = self.questions.contexts[question.context][start:stop] if 0 <= start < stop else ""

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
-import numpy as np
-import torch
-
 from ..hub.cards import TaskCard
 from ..inference.pages import Passage, marks_of_words
 from ..model.configuration_elmo import SemanticRoleLabelingHead
@@ -16,11 +13,10 @@ from ..model.modeling_elmo import IGNORED_LABEL
 from ..model.modeling_elmo_srl import ElmoForSemanticRoleLabeling
 from ..model.modeling_elmo_tasks import OUTSIDE, labels_of, read_spans
 from ..pipelines import SEMANTIC_ROLES
-from .data import read_splits
+from .data import encode_rows, labels_of_words, read_splits
 from .metrics import score_matches, score_roles
 from .prediction import Item, Predictor
 from .readers.propositions import Predicate, Proposition, Propositions, proposition_lines, read_propositions
-from .rows import encode_rows, labels_of_words
 from .task import Task
 
 _SCHEME = "IOB2"
@@ -75,12 +71,12 @@ class SemanticRoles(Task):
     model_class = ElmoForSemanticRoleLabeling
     head_class = SemanticRoleLabelingHead
     predictor_class = RolePredictor
-    examples: ClassVar[str] = """
-example:
-  hf-elmo train semantic-roles --model_name_or_path CHECKPOINT --train_file train.tsv --validation_file dev.tsv \\
-      --test_file test.tsv --head find_predicates=true --load_best_model_at_end --output_dir roles
-"""
     scores = ("f1", "precision", "recall")
+
+    def settle(self, has_head: bool) -> None:
+        if self.head.find_predicates:
+            # The Trainer hands them to whoever scores beside the predictions.
+            self.training_args.label_names = ["labels", "all_predicates", "predicate_mask"]
 
     def load(self) -> dict[str, Propositions]:
         splits = read_splits(self.data_args, read_propositions)
@@ -123,25 +119,31 @@ example:
                 rows.append(row)
         return rows
 
-    def keep(self, logits: Any, labels: torch.Tensor) -> Any:
-        if isinstance(logits, torch.Tensor):
+    def keep(self, logits: Any, labels: Any) -> Any:
+        if self.model.finder is None:
             return self.model.decode_words(logits, labels != IGNORED_LABEL)
         scores, predicate_logits = logits
-        return self.model.decode_words(scores, labels != IGNORED_LABEL), (predicate_logits > 0).long()
-
-    def score(self, output: Any) -> dict[str, float]:
-        report, _ = self._score(output)
-        return {name: report[f"overall_{name}"] for name in self.scores}
+        return self.model.decode_words(scores, labels[0] != IGNORED_LABEL), (predicate_logits > 0).long()
 
     def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
-        report, predicted = self._score(output)
-        results: dict[str, Any] = {"roles": report["by_type"]}
+        ids, labels, tables = output.predictions, output.label_ids, dict[str, Any]()
         if self.model.finder is not None:
-            found = self._score_predicates(split, output.predictions[1])
-            results["predicates"] = {"predicates": found}
+            (ids, found), (labels, given, own) = ids, labels
+            # Each sentence counts once, by the row of its first predicate. Behind the words all are padded by -100.
+            is_first = own.argmax(axis=1) == given.argmax(axis=1)
+            found, given = found[is_first] == 1, given[is_first] == 1
+            counts = score_matches(int((found & given).sum()), int(found.sum()), int(given.sum()))
+            tables["predicates"] = {"predicates": counts}
+        gold, predicted = (
+            # A sentence without predicates has no labels.
+            [tags for tags in labels_of_words(each, labels, self.all_labels) if tags]
+            for each in (labels, ids)
+        )
+        scores = score_roles(predicted, gold)
+        results = {**{name: scores[f"overall_{name}"] for name in self.scores}, "roles": scores["by_type"], **tables}
         return results, {".conll": predicted_lines(self.splits[split], predicted)}
 
-    def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
+    def describe_card(self) -> TaskCard:
         finds = self.model.finder is not None
         found = ", or left out for the model to find them" if finds else ""
         return self.make_card(
@@ -164,27 +166,6 @@ for frame in labeler({{"text": ["Alice", "gave", "Bob", "a", "book", "."], "pred
                 ]
             },
         )
-
-    def _score(self, output: Any) -> tuple[dict[str, Any], list[list[str]]]:
-        """The scores of the arguments, and the tags that were predicted."""
-        ids = output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions
-        gold, predicted = (
-            # A sentence without predicates has no labels.
-            [tags for tags in labels_of_words(each, output.label_ids, self.all_labels) if tags]
-            for each in (output.label_ids, ids)
-        )
-        return score_roles(predicted, gold), predicted
-
-    def _score_predicates(self, split: str, is_found: np.ndarray) -> dict[str, float]:
-        """Precision, recall and F1 of the predicates that were found (rows, words), each sentence counted once."""
-        right = predicted = gold = row = 0
-        for sentence in self.splits[split].sentences:
-            # All rows of a sentence say the same; behind the words they are padded by -100.
-            found = {*(np.flatnonzero(is_found[row] == 1) - 1).tolist()}
-            wanted = {predicate.place for predicate in sentence.predicates}
-            row += len(sentence.predicates) or 1
-            right, predicted, gold = right + len(wanted & found), predicted + len(found), gold + len(wanted)
-        return score_matches(right, predicted, gold)
 
 
 def predicted_lines(propositions: Propositions, predicted: Iterable[Sequence[str]]) -> Iterator[str]:

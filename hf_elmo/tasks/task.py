@@ -1,6 +1,6 @@
 """A task: what `hf-elmo train` and `hf-elmo predict` know of it, and how its model is prepared.
 
-A task is one subclass of `Task` and one line of `registry.TASKS`. CONTRIBUTING shows how one is added.
+A task is one subclass of `Task` and one line of `TASKS`. CONTRIBUTING shows how one is added.
 """
 
 from __future__ import annotations
@@ -16,26 +16,23 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import set_seed
 
 from ..hub.cards import TaskCard
-from ..hub.loading import load_config
+from ..hub.file_names import TOKENIZER_FILE
+from ..hub.loading import find_file, load_config, load_tokenizer
 from ..hub.writing import check_keeps_inputs
 from ..model.configuration_elmo import ElmoConfig, HeadConfig
 from ..model.modeling_elmo import ElmoTaskModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from . import training
-from .arguments import FileArguments, TaskArguments, TaskTrainingArguments
-from .data import choose_splits, name_source, share_of, take_fractions
+from .data import FileArguments, describe_source, pad_rows, take_fractions
 from .inputs import (
-    LEARNED_SIZE,
-    choose_labels,
+    TaskArguments,
     describe_head,
     fill_word_table,
     find_unseen,
-    load_tokenizer,
     read_settings,
     set_word_inputs,
     start_model,
 )
-from .rows import pad_rows
 
 if TYPE_CHECKING:
     from .prediction import Predictor
@@ -52,17 +49,6 @@ class Task(ABC):
     """A task on ELMo: reads its data, builds a model with its head, and has that trained, scored and written.
 
     A subclass supplies the class attributes and the abstract methods, and overrides of the others what differs.
-
-    Attributes:
-        splits: The examples for what is to be done: "train", "validation", "test".
-        settings: Those of the head that the flags name.
-        config: The architecture.
-        tokenizer: The checkpoint's, or a plain one.
-        labels: The labels that the model knows, in the order of their ids; none for a task without them.
-        unseen_labels: Gold labels that it does not know; their ids come behind those of its own.
-        model: The model of the first seed, then of the current one.
-        description: One line about it.
-        data: What results.json says of each split.
     """
 
     # What results.json and `hf-elmo train` call the task.
@@ -71,29 +57,33 @@ class Task(ABC):
     head_class: ClassVar[type[HeadConfig]]
     model_arguments: ClassVar[type[TaskArguments]] = TaskArguments
     data_arguments: ClassVar[type[FileArguments]] = FileArguments
-    # What --help says last.
-    examples: ClassVar[str] = ""
     # What the log and the card show, in percent; the first one says which model is best.
     scores: ClassVar[tuple[str, ...]]
     has_labels: ClassVar[bool] = True
     # What `hf-elmo predict` does with its models; None where it does nothing.
     predictor_class: ClassVar[type[Predictor] | None] = None
 
-    def __init__(self, model_args: TaskArguments, data_args: FileArguments, training_args: TaskTrainingArguments):
+    # The examples for what is to be done: "train", "validation", "test"; and what results.json says of them.
+    splits: dict[str, Any]
+    data: dict[str, dict[str, Any]]
+    # The settings of the head that the flags name, the architecture with all of them, and the model's tokenizer.
+    settings: dict[str, Any]
+    config: ElmoConfig
+    tokenizer: ElmoCharTokenizer
+    # Those that the model knows, in the order of their ids, and gold ones that it does not, whose ids come behind.
+    labels: Sequence[str] = ()
+    unseen_labels: Sequence[str] = ()
+    # The model of the first seed, then of the current one; a line about it; and what builds one, with a line.
+    model: Any
+    description: str
+    build_model: Callable[[], tuple[Any, str]]
+
+    def __init__(
+        self, model_args: TaskArguments, data_args: FileArguments, training_args: training.TaskTrainingArguments
+    ):
         self.model_args: Any = model_args
         self.data_args: Any = data_args
         self.training_args = training_args
-        self.splits: dict[str, Any] = {}
-        self.settings: dict[str, Any] = {}
-        self.labels: list[str] = []
-        self.unseen_labels: list[str] = []
-        self.config: ElmoConfig
-        self.tokenizer: ElmoCharTokenizer
-        self.model: Any
-        self.description = ""
-        self.data: dict[str, dict[str, Any]] = {}
-        # Builds a model, with a line about it, for each seed.
-        self.build_model: Callable[[], tuple[Any, str]]
         if not training_args.metric_asked:
             training_args.metric_for_best_model, training_args.greater_is_better = self.scores[0], True
         if training_args.device.type == "cpu":
@@ -114,19 +104,17 @@ class Task(ABC):
         """The examples of a split as rows for the model; scores know a `row` of theirs, which the model never sees."""
 
     @abstractmethod
-    def score(self, output: Any) -> dict[str, float]:
-        """The scores of predictions beside `label_ids`, as the Trainer wants them."""
-
-    @abstractmethod
     def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
-        """More results on a split, the card's tables; and the lines of each file of its predictions, by its suffix.
+        """The results on a split; and the lines of each file of its predictions, by its suffix.
 
-        "entities" is called `predict_entities` of the test data in results.json, and `eval_entities` of the others.
+        `output` is what `Trainer.predict` returns. Results that are a float are scores and count in training too, where
+        no lines are read and examples stand in another order; others are tables of the card. "entities" is called
+        `predict_entities` of the test data in results.json, and `eval_entities` of the others.
         """
 
     @abstractmethod
-    def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
-        """What the model's card says, of what results.json holds."""
+    def describe_card(self) -> TaskCard:
+        """What the model's card says."""
 
     # What a task may change.
 
@@ -144,8 +132,16 @@ class Task(ABC):
         """
 
     def choose_labels(self, known: Sequence[str] | None) -> list[str]:
-        """The labels of the model; `known` are those of the checkpoint's classifier, None where it has none."""
-        return choose_labels(self.splits, known)
+        """The labels of the model; `known` are those of the checkpoint's classifier, None where it has none.
+
+        These, in their order, where they hold all that are wanted or nothing is to be trained; else those of the
+        training data and what the corpus declares, sorted, numbers by size.
+        """
+        train = self.splits.get("train")
+        wanted = set() if train is None else {*train.label_places(), *train.known_labels}
+        if known is not None and wanted <= set(known):
+            return list(known)
+        return sorted(wanted, key=lambda label: (0, int(label), "") if label.isdecimal() else (1, 0, label))
 
     def count(self, split: str) -> dict[str, Any]:
         """What results.json counts of a split, beside its words."""
@@ -166,10 +162,6 @@ class Task(ABC):
     def sentences(self, dataset: Any) -> Any:
         """What the biLM reads of encoded examples, rows with `input_ids` (T, C), whose layers can be kept."""
         return dataset
-
-    def describe(self) -> dict[str, Any]:
-        """What results.json says of the task itself."""
-        return {}
 
     # What all tasks do.
 
@@ -199,14 +191,17 @@ class Task(ABC):
             raise ValueError("push_to_hub is on; upload what output_dir holds when all is done, with hf-elmo push.")
         self.settings = read_settings(model_args.head, self.head_class)
         self.check_arguments()
-        self.splits = choose_splits(take_fractions(self.load(), data_args), training_args)
+        self.splits = training.choose_splits(take_fractions(self.load(), data_args), training_args)
         has_head = self.set_architecture()
         if "train" not in self.splits and not has_head:
             raise ValueError(
                 f"There is nothing to train on, and the checkpoint has no head of the task {self.name} to evaluate; "
                 "name one that has with --model_name_or_path, or give training data."
             )
-        self.tokenizer = load_tokenizer(model_args.model_name_or_path, self.config)
+        if find_file(model_args.model_name_or_path, TOKENIZER_FILE) is None:
+            self.tokenizer = ElmoCharTokenizer(max_characters_per_word=self.config.max_characters_per_word)
+        else:
+            self.tokenizer = load_tokenizer(model_args.model_name_or_path, self.config)
         if getattr(model_args, "pre_tokenizer", None) is not None:
             self.tokenizer.pre_tokenizer = model_args.pre_tokenizer
         self.settle(has_head)
@@ -223,12 +218,7 @@ class Task(ABC):
         vector_size = self.settings.get("word_vector_size")
         table = set_word_inputs(self.config, model_args, self.tokenizer, words.get("train", []), others, vector_size)
         self.data = {
-            split: {
-                "source": name_source(data_args, split),
-                **share_of(split, data_args),
-                **self.count(split),
-                "words": len(words[split]),
-            }
+            split: {**describe_source(data_args, split), **self.count(split), "words": len(words[split])}
             for split in self.splits
         }
         notes = list(filter(None, self.notes()))
@@ -244,8 +234,8 @@ class Task(ABC):
             model, origin = start_model(self.model_class, model_args, self.config, redrawn)
             if table is not None:
                 fill_word_table(model, table)
-            labels = [f"{len(self.labels)} labels"] if self.labels else []
-            return model, "; ".join([origin, *describe_head(self.head), *labels]) + "."
+            labels = f"{len(self.labels)} labels" if self.labels else ""
+            return model, "; ".join(filter(None, [origin, describe_head(self.head), labels])) + "."
 
         self.build_model = build_model
         set_seed(training_args.seed)
@@ -277,8 +267,8 @@ class Task(ABC):
                     setattr(config, name, value)
             settings = self.head_settings(head)
             if args.word_vectors or args.learn_words:
-                # Their number follows when all words have been read.
-                settings = {"word_vector_size": LEARNED_SIZE, **settings, "word_table_size": 1}
+                # Their number and size follow when all words have been read.
+                settings = {"word_vector_size": 1, **settings, "word_table_size": 1}
             config.head = self.head_class(**settings) if head is None else replace(head, **settings)
             config.validate()
         except StrictDataclassError as error:
@@ -293,7 +283,7 @@ class Task(ABC):
     def make_card(self, code: str, tags: list[str], limits: Iterable[str] = (), **own: Any) -> TaskCard:
         """A card with what those of all tasks say, and a task's `own`; `code` uses `pipeline` and `{name}`."""
         return TaskCard(
-            **{"tags": tags, "pipeline_tag": tags[0], "labels": self.labels, "scores": list(self.scores), **own},
+            **{"tags": tags, "pipeline_tag": tags[0], "labels": [*self.labels], "scores": list(self.scores), **own},
             usage=f"```python\nimport hf_elmo\nfrom transformers import pipeline\n\n{code}\n```",
             limits=[*limits, _LIMIT],
         )

@@ -16,12 +16,11 @@ from ..model.configuration_elmo import SequenceClassificationHead
 from ..model.modeling_elmo_tasks import ElmoForSequenceClassification
 from ..text.arguments import PreTokenizer
 from ..text.raw_text import look_at
-from .arguments import PRE_TOKENIZER, DatasetArguments, TaskArguments
-from .data import read_splits
+from .data import DatasetArguments, encode_rows, read_splits
+from .inputs import PRE_TOKENIZER, TaskArguments
 from .metrics import score_classes
 from .prediction import LONGEST_SHOWN, Item, Predictor
 from .readers.texts import LabelledTexts, read_texts, texts_of_dataset
-from .rows import encode_rows
 from .task import Task
 
 # Encoders of pairs and of texts, the default first.
@@ -42,11 +41,6 @@ class ClassifierArguments(TaskArguments):
 class LabelledDataArguments(DatasetArguments):
     """The data: files or a dataset of texts, or of pairs of texts, and which of their columns."""
 
-    train_file: str | None = flag(
-        "Training data: .tsv or .txt (tabs), .csv, .jsonl, .json or .parquet, or trees in brackets, as the Stanford "
-        "Sentiment Treebank has them; text also as .gz, .bz2, .xz or .zst.",
-        default=None,
-    )
     text_column: str | None = flag(
         "Column of the text (of a pair: of the first one), its name or its number from 0; by default the first that "
         "has a usual name, such as text, sentence, premise or sentence1.",
@@ -124,16 +118,6 @@ class TextClassification(Task):
     model_arguments = ClassifierArguments
     data_arguments = LabelledDataArguments
     predictor_class = TextPredictor
-    examples: ClassVar[str] = """
-examples:
-  hf-elmo train text-classification --model_name_or_path CHECKPOINT --train_file train.tsv --validation_file dev.tsv \\
-      --test_file test.tsv --load_best_model_at_end --output_dir classifier
-  hf-elmo train text-classification --model_name_or_path CHECKPOINT --train_file snli_1.0_train.jsonl \\
-      --validation_file snli_1.0_dev.jsonl --test_file snli_1.0_test.jsonl --pre_tokenizer penn \\
-      --load_best_model_at_end --output_dir pairs
-
-A second column of texts makes them pairs.
-"""
     scores = ("accuracy", "macro_f1")
 
     def check_arguments(self) -> None:
@@ -189,9 +173,7 @@ A second column of texts makes them pairs.
             yield from text.split() if examples.is_tokenized else self.tokenizer.tokenize(text)
 
     def count(self, split: str) -> dict[str, Any]:
-        texts = self.splits[split]
-        unlabelled = {"unlabelled": texts.num_unlabelled} if texts.num_unlabelled else {}
-        return {"texts": len(texts), **unlabelled}
+        return {"texts": len(self.splits[split]), "unlabelled": self.splits[split].num_unlabelled}
 
     def notes(self) -> Iterator[str | None]:
         yield from super().notes()
@@ -210,38 +192,29 @@ A second column of texts makes them pairs.
     def keep(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return logits.float().softmax(dim=-1)
 
-    def score(self, output: Any) -> dict[str, float]:
-        report = self._score(output)
-        return {name: report[name] for name in self.scores}
-
     def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
-        report, texts = self._score(output), self.splits[split]
+        labels, texts = self.all_labels, self.splits[split]
+        predicted = [labels[index] for index in output.predictions.argmax(axis=-1)]
+        results = score_classes(predicted, [labels[index] for index in output.label_ids], labels)
         name = "id" if len(texts.columns) == 1 else "pairID"
-        labelled = [
-            (
-                {name: texts.ids[index] if texts.ids else index, "gold_label": texts.labels[index]},
-                [column[index] for column in texts.columns],
-                dict(zip(self.labels, row.tolist(), strict=True)),
-            )
-            for index, row in enumerate(output.predictions)
-        ]
-        files = {".tsv": write_table(labelled, self.labels)}
-        if len(texts.columns) > 1:
-            files[".jsonl"] = write_records(labelled)
-        return {name: report[name] for name in ("by_class", "confusion")}, files
 
-    def describe(self) -> dict[str, Any]:
-        return {"text_pairs": _are_pairs(self.splits), "labels": self.labels}
+        def labelled() -> Iterator[Labelled]:
+            for index, row in enumerate(output.predictions.tolist()):
+                known = {name: texts.ids[index] if texts.ids else index, "gold_label": texts.labels[index]}
+                yield known, [column[index] for column in texts.columns], dict(zip(self.labels, row, strict=True))
 
-    def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
-        labels, are_pairs = results["labels"], results["text_pairs"]
+        files = {".tsv": write_table(labelled(), self.labels)}
+        return results, files if len(texts.columns) == 1 else {**files, ".jsonl": write_records(labelled())}
+
+    def describe_card(self) -> TaskCard:
+        are_pairs = _are_pairs(self.splits)
         example = (
             '{"text": "A man sleeps .", "text_pair": "Nobody is awake ."}' if are_pairs else '"A sentence of words ."'
         )
         code = f"""\
 classifier = pipeline("text-classification", model="{{name}}")
 print(classifier({example}))"""
-        if any(label.lower().startswith("entail") for label in labels):
+        if any(label.lower().startswith("entail") for label in self.labels):
             code += """
 # Any labels can be told apart by it, as far as it has learned what follows from what.
 classifier = pipeline("zero-shot-classification", model="{name}")
@@ -257,11 +230,6 @@ print(classifier("A sentence of words .", ["sport", "music"], hypothesis_templat
             tables={"by_class": "By label", "confusion": "What the texts of each label were taken for"},
             counts=["texts", "words"],
         )
-
-    def _score(self, output: Any) -> dict[str, Any]:
-        labels = self.all_labels
-        predicted = [labels[index] for index in output.predictions.argmax(axis=-1)]
-        return score_classes(predicted, [labels[index] for index in output.label_ids], labels)
 
 
 # What is known of a text, or of a pair, its texts, and the probability of each label.

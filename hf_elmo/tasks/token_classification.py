@@ -15,12 +15,11 @@ from ..model.configuration_elmo import TokenClassificationHead
 from ..model.modeling_elmo import IGNORED_LABEL
 from ..model.modeling_elmo_tasks import OUTSIDE, ElmoForTokenClassification, labels_of, write_spans
 from ..pipelines import put_in_brackets
-from .arguments import DatasetArguments, TaskArguments
-from .data import read_splits
+from .data import DatasetArguments, encode_rows, labels_of_words, read_splits
+from .inputs import TaskArguments
 from .metrics import read_any_spans, score_spans, tag_scheme_of
 from .prediction import Item, Predictor
 from .readers.columns import TaggedSentences, read_tagged_file, tagged_from_dataset
-from .rows import encode_rows, labels_of_words
 from .task import Task
 
 # These say the same as BIOES in other letters.
@@ -51,9 +50,9 @@ class TaggedDataArguments(DatasetArguments):
         "OntoNotes, and of datasets ner_tags.",
         default=None,
     )
-    tag_scheme: Literal["auto", "spans", "words"] = flag(
-        "How labels mark entities: spans (B-, I- and their like), words (each word on its own, parts of "
-        "speech for example), or auto to tell from the labels.",
+    tag_scheme: Literal["auto", "words"] = flag(
+        "Whether labels mark spans (B-, I- and their like) or each word on its own (parts of speech for example): "
+        "words, or auto to tell from the labels.",
         default="auto",
     )
 
@@ -120,11 +119,6 @@ class TokenClassification(Task):
     model_arguments = TaggerArguments
     data_arguments = TaggedDataArguments
     predictor_class = TokenPredictor
-    examples: ClassVar[str] = """
-example:
-  hf-elmo train token-classification --model_name_or_path CHECKPOINT --train_file train.conll \\
-      --validation_file dev.conll --test_file test.conll --load_best_model_at_end --output_dir tagger
-"""
     scores = ("f1", "precision", "recall", "accuracy")
 
     tag_scheme: str
@@ -145,15 +139,8 @@ example:
     def settle(self, has_head: bool) -> None:
         """Tell how labels mark what they mark, and bring those of spans into the model's scheme where it has one."""
         asked, head = self.model_args.convert_scheme, self.head
-        self.tag_scheme = self.data_args.tag_scheme
-        if self.tag_scheme != "words":
-            labels = {label for each in self.splits.values() for label in (*chain(*each.labels), *each.known_labels)}
-            self.tag_scheme = tag_scheme_of(labels)
-            if self.data_args.tag_scheme == "spans" and self.tag_scheme == "words":
-                raise ValueError(
-                    f"tag_scheme is 'spans', but the labels {sorted(labels)[:5]} have no prefix such as B-; pass "
-                    "'words'."
-                )
+        labels = {label for each in self.splits.values() for label in (*chain(*each.labels), *each.known_labels)}
+        self.tag_scheme = "words" if self.data_args.tag_scheme == "words" else tag_scheme_of(labels)
         if self.tag_scheme == "words":
             if asked is not None:
                 raise ValueError(f"convert_scheme is {asked!r}, but the labels mark no spans; leave it out.")
@@ -166,9 +153,9 @@ example:
                 self.corpus_scheme = corpus
                 self.splits = {split: to_scheme(its, head.scheme) for split, its in self.splits.items()}
             if broken:
-                count = "1 label breaks" if len(broken) == 1 else f"{len(broken):,} labels break"
                 self._note = (
-                    f"{count} the rules of {corpus} (the first: {broken[0]}); all are read as conlleval reads them"
+                    f"labels that break the rules of {corpus}: {len(broken):,} (the first: {broken[0]}); all are read "
+                    "as conlleval reads them"
                 )
 
     def count(self, split: str) -> dict[str, Any]:
@@ -184,21 +171,19 @@ example:
             row["labels"] = [IGNORED_LABEL, *(ids[label] for label in labels), IGNORED_LABEL]
         return rows
 
-    def score(self, output: Any) -> dict[str, float]:
-        report = self._score(output)[0]
-        return {name: report[f"overall_{name}"] for name in self.scores}
-
     def report(self, split: str, output: Any) -> tuple[dict[str, Any], Mapping[str, Iterable[str]]]:
-        report, *labels = self._score(output)
-        lines = map(tagged_lines, self.splits[split].words, *labels)
-        return {"entities": report["by_type"]}, {".conll": chain.from_iterable(lines)}
+        gold, predicted = (
+            labels_of_words(ids, output.label_ids, self.all_labels) for ids in (output.label_ids, output.predictions)
+        )
+        if self.corpus_scheme:
+            gold, predicted = ([in_scheme(row, self.corpus_scheme) for row in rows] for rows in (gold, predicted))
+        scores = score_spans(predicted, gold, self.tag_scheme)
+        lines = map(tagged_lines, self.splits[split].words, gold, predicted)
+        results = {**{name: scores[f"overall_{name}"] for name in self.scores}, "entities": scores["by_type"]}
+        return results, {".conll": chain.from_iterable(lines)}
 
-    def describe(self) -> dict[str, Any]:
-        schemes = {"corpus": self.corpus_scheme, "model": self.head.scheme}
-        return {"tag_scheme": self.tag_scheme, **({"converted": schemes} if self.corpus_scheme else {})}
-
-    def describe_card(self, results: Mapping[str, Any]) -> TaskCard:
-        are_spans = results["tag_scheme"] == "spans"
+    def describe_card(self) -> TaskCard:
+        are_spans = self.tag_scheme == "spans"
         counted = "An entity counts where its type and both its ends are right, as conlleval counts."
         return self.make_card(
             what="A token classifier",
@@ -212,15 +197,6 @@ for entity in tagger("A sentence of words ."):
             counts=["sentences", "words"],
             notes={"all": [counted if are_spans else "Each word counts by itself."]},
         )
-
-    def _score(self, output: Any) -> tuple[dict[str, Any], list[list[str]], list[list[str]]]:
-        """The scores of predictions, and what is right and what was predicted, as the data have it."""
-        gold, predicted = (
-            labels_of_words(ids, output.label_ids, self.all_labels) for ids in (output.label_ids, output.predictions)
-        )
-        if self.corpus_scheme:
-            gold, predicted = ([in_scheme(row, self.corpus_scheme) for row in rows] for rows in (gold, predicted))
-        return score_spans(predicted, gold, self.tag_scheme), gold, predicted
 
 
 def tagged_lines(words: Sequence[str], *labels: Sequence[str]) -> Iterator[str]:

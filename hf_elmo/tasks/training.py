@@ -11,6 +11,7 @@ output_dir/
 
 from __future__ import annotations
 
+import argparse
 import copy
 import itertools
 import json
@@ -20,7 +21,7 @@ import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -42,8 +43,9 @@ from transformers import (
     set_seed,
 )
 from transformers.trainer_callback import ExportableState
-from transformers.trainer_utils import SaveStrategy
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
+from ..given import check_least, flag
 from ..hub.cards import RESULT_PREFIXES, render_scores, write_card
 from ..hub.file_names import LAYER_SHARES_FILE, RESULTS_FILE, WEIGHTS_FILE
 from ..hub.plots import plot_layer_shares
@@ -51,12 +53,14 @@ from ..hub.provenance import command_to_resume, describe_run, write_json
 from ..hub.writing import check_output_directory, files_written_aside, leftovers_of, written_aside
 from ..model.modeling_elmo import IGNORED_LABEL
 from ..text.progress import track
-from .arguments import TaskTrainingArguments
 from .layer_cache import collate_with_layers, keep_layers
+from .readers import AnyExamples
 
 if TYPE_CHECKING:
     from .task import Task
 
+# The flag of transformers that asks for each step, and the split it works on.
+STEPS = {"do_train": "train", "do_eval": "validation", "do_predict": "test"}
 UNFINISHED = "unfinished"
 STATE_FILE = "trainer_state.json"
 # What results.json keeps of the Trainer's arguments, beside the command.
@@ -72,14 +76,92 @@ _SETTINGS = [
 ]
 
 
+def _unlike_transformers(default: Any) -> Any:
+    """A field of TrainingArguments with another default, which --help leaves out as it does all the others."""
+    return flag(argparse.SUPPRESS, default=default)
+
+
+# Some of transformers' fields have no None, which here stands for what is settled later.
+@dataclass
+class TaskTrainingArguments(TrainingArguments):
+    """The training: defaults that suit a small head on a frozen biLM."""
+
+    output_dir: str = flag("Directory of the model, its scores and its predictions.")
+    overwrite_output_dir: bool = flag("Replace what output_dir holds, when the run has gone well.", default=False)
+    learning_rate: float | None = flag(  # type: ignore[assignment]
+        "Peak learning rate; by default 1e-3, or 1e-4 where a pre-trained biLM is trained too.", default=None
+    )
+    num_train_epochs: float = flag("Passes over the training data.", default=10.0)
+    per_device_train_batch_size: int = flag("Examples per device and training step.", default=32)
+    early_stopping_patience: int | None = flag(
+        "With load_best_model_at_end: stop after so many evaluations in a row that are not better.", default=None
+    )
+    num_seeds: int = flag(
+        "Trainings, with the seeds from --seed (42) on; the mean and the deviation of the scores are told, and the "
+        "model that is best on the validation data is kept.",
+        default=1,
+    )
+    resume_from_checkpoint: str | None = flag(
+        "Resume from a checkpoint-N directory, from the `last` one of output_dir or, with `auto`, from that if there "
+        "is one.",
+        default=None,
+    )
+    per_device_eval_batch_size: int = _unlike_transformers(32)
+    logging_strategy: str = _unlike_transformers("epoch")
+    eval_strategy: str = _unlike_transformers("epoch")
+    save_strategy: str = _unlike_transformers("no")
+    train_sampling_strategy: str = _unlike_transformers("group_by_length")
+
+    def __post_init__(self) -> None:
+        # transformers itself turns do_eval on where eval_strategy is set: keep what was really asked for.
+        self.steps_asked = [step for step in STEPS if getattr(self, step)]
+        self.metric_asked, self.keeps_checkpoints = self.metric_for_best_model is not None, self.save_strategy != "no"
+        if self.load_best_model_at_end and not self.keeps_checkpoints:
+            self.save_strategy, self.save_total_limit = "best", 1
+        super().__post_init__()
+        self.resumes_newest = self.resume_from_checkpoint in ("auto", "last")
+        self.directory = Path(self.output_dir)
+
+
+def choose_splits(splits: dict[str, AnyExamples], args: TaskTrainingArguments) -> dict[str, AnyExamples]:
+    """The splits that the `do_...` flags ask for, all of them without any; settles those flags and when to evaluate.
+
+    Raises: ValueError naming the flag that asks for what is not there.
+    """
+    for step in args.steps_asked:
+        if STEPS[step] not in splits:
+            raise ValueError(
+                f"{step} is on, but there is no {STEPS[step]} data; give --{STEPS[step]}_file or a dataset with that "
+                "split, or leave the flag out."
+            )
+    wanted = {STEPS[step] for step in args.steps_asked} or set(splits)
+    if "train" in wanted:
+        wanted.add("validation")
+    chosen = {split: examples for split, examples in splits.items() if split in wanted}
+    for step, split in STEPS.items():
+        setattr(args, step, split in chosen)
+    if not args.do_eval:
+        args.eval_strategy = IntervalStrategy.NO
+    check_least(args, ["num_seeds", "early_stopping_patience"], 1)
+    for name in ("load_best_model_at_end", "early_stopping_patience"):
+        if getattr(args, name) and args.eval_strategy == IntervalStrategy.NO:
+            raise ValueError(
+                f"{name} is set, but nothing is evaluated in training; give --validation_file or --validation_fraction "
+                "and no --eval_strategy, or leave it out."
+            )
+    if args.num_seeds > 1 and args.resume_from_checkpoint is not None and not args.resumes_newest:
+        raise ValueError(
+            f"num_seeds is {args.num_seeds}, but resume_from_checkpoint names one run; 'auto' resumes the seeds of "
+            "output_dir."
+        )
+    return chosen
+
+
 def check_run_directory(args: TaskTrainingArguments) -> None:
     """Check, before any work is done, that a run can write to its output_dir, or resume what is there.
 
-    Raises: ValueError where it is missing; FileExistsError where it holds something else; FileNotFoundError where there
-        is nothing to resume.
+    Raises: FileExistsError where it holds something else; FileNotFoundError where there is nothing to resume.
     """
-    if not args.directory_asked:
-        raise ValueError("output_dir is missing; pass --output_dir, for the model, its scores and its predictions.")
     path, is_stopped = args.directory, _can_resume(args.directory / UNFINISHED)
     if args.resume_from_checkpoint == "last" and not is_stopped:
         raise FileNotFoundError(
@@ -100,8 +182,7 @@ def run(task: Task) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "model": task.description,
         "task": task.name,
-        **task.describe(),
-        "unseen_labels": task.unseen_labels,
+        "unseen_labels": [*task.unseen_labels],
         "data": task.data,
         "settings": {name: getattr(args, name) for name in _SETTINGS},
     }
@@ -120,7 +201,7 @@ def run(task: Task) -> dict[str, Any]:
                 if number:
                     set_seed(seed)
                     task.model, _ = task.build_model()
-                done = {**facts, **_run_seed(task, encoded, _make_collator(task, encoded, path), folder, seed)}
+                done = {**facts, **_run_seed(task, encoded, folder, seed)}
                 if args.process_index == 0:
                     with files_written_aside(folder / RESULTS_FILE) as (aside,):
                         write_json(aside, done)
@@ -130,7 +211,7 @@ def run(task: Task) -> dict[str, Any]:
         results.update(runs[best])
         if args.num_seeds > 1:
             results.update({"kept_seed": best, **_summarize(runs, [*task.scores, "loss"])})
-        results["card"] = asdict(task.describe_card(results))
+        results["card"] = asdict(task.describe_card())
         task.say(f"\n{render_scores(results)}")
         if args.process_index == 0:
             folder = path / f"seed-{best}"
@@ -164,16 +245,6 @@ def _summarize(runs: Mapping[int, Mapping[str, Any]], scores: Sequence[str]) -> 
     }
 
 
-def _make_collator(task: Task, encoded: Mapping[str, Any], path: Path) -> Any:
-    """What makes a batch of rows, with the layers of a frozen biLM."""
-    layers = {}
-    if task.model.uses_elmo and task.model.config.freeze_bilm:
-        sentences = itertools.chain.from_iterable(map(task.sentences, encoded.values()))
-        directory = task.model_args.layer_cache_dir or path / "layers"
-        layers = keep_layers(task.model, sentences, directory, partial(print, flush=True))
-    return collate_with_layers(task.collate, layers)
-
-
 class _Trainer(Trainer):
     """Keeps from the model what only scores want: the number of a row, and labels that the model does not know.
 
@@ -192,18 +263,28 @@ class _Trainer(Trainer):
         return (found[0].nan_to_num(), *found[1:]) if isinstance(found, tuple) else found
 
 
-def _run_seed(task: Task, datasets: Mapping[str, Any], collator: Any, folder: Path, seed: int) -> dict[str, Any]:
+def _run_seed(task: Task, datasets: Mapping[str, Any], folder: Path, seed: int) -> dict[str, Any]:
     """Train, evaluate and predict once, and write the model and the predictions; the results."""
+    layers = {}
+    if task.model.uses_elmo and task.model.config.freeze_bilm:
+        sentences = itertools.chain.from_iterable(map(task.sentences, datasets.values()))
+        directory = task.model_args.layer_cache_dir or folder.parent / "layers"
+        layers = keep_layers(task.model, sentences, directory, partial(print, flush=True))
+
+    def score(output: Any) -> dict[str, float]:
+        results, _ = task.report("validation", output)
+        return {name: value for name, value in results.items() if isinstance(value, float)}
+
     args = copy.copy(task.training_args)
     args.output_dir, args.seed, args.restore_callback_states_from_checkpoint = str(folder), seed, True
     trainer = _Trainer(
         model=task.model,
         args=args,
-        data_collator=collator,
+        data_collator=collate_with_layers(task.collate, layers),
         train_dataset=datasets.get("train"),
         eval_dataset=datasets.get("validation"),
         processing_class=task.tokenizer,
-        compute_metrics=task.score,
+        compute_metrics=score,
         preprocess_logits_for_metrics=task.keep,
         callbacks=[ExactResume(), Lines(task.scores)],
     )
@@ -227,14 +308,13 @@ def _run_seed(task: Task, datasets: Mapping[str, Any], collator: Any, folder: Pa
         if trainer.is_world_process_zero():
             trainer.state.save_to_json(str(folder / STATE_FILE))
     # The Trainer groups what is predicted by length too: out of its order.
-    args.train_sampling_strategy = "random"
+    args.train_sampling_strategy, trainer.compute_metrics = "random", None
     folder.mkdir(exist_ok=True)
     for split, prefix in RESULT_PREFIXES.items():
         if split in task.splits:
             output = trainer.predict(datasets[split], metric_key_prefix=prefix)
-            results |= output.metrics or {}
-            more, files = task.report(split, output)
-            results |= {f"{prefix}_{name}": value for name, value in more.items()}
+            found, files = task.report(split, output)
+            results |= {**(output.metrics or {}), **{f"{prefix}_{name}": value for name, value in found.items()}}
             if trainer.is_world_process_zero():
                 for suffix, lines in files.items():
                     with open(folder / f"{split}_predictions{suffix}", "w", encoding="utf-8", newline="\n") as file:

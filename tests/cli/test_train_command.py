@@ -30,7 +30,7 @@ def test_training(folder):
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0].startswith("Model: ")
-    assert lines[0].endswith("(biLM trained); all weights random; reads ELMo; lstm_layers 1; 3 labels.")
+    assert lines[0].endswith("(biLM trained); all weights random; lstm_layers 1; 3 labels.")
     assert "epoch 1 of 1: training loss" in lines[1]
     assert lines[3] == "## Scores" and any(line.startswith("| mix 1 | 3") for line in lines)
     assert {"test", "`ADJ`", "`PROPN`", "`VERB`"} <= {line.split(" | ")[0].removeprefix("| ") for line in lines}

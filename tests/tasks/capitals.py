@@ -10,9 +10,8 @@ from hf_elmo import TokenClassificationHead
 from hf_elmo.inference.pages import Passage
 from hf_elmo.model.modeling_elmo_tasks import Span
 from hf_elmo.pipelines import put_in_brackets
-from hf_elmo.tasks.data import read_splits
+from hf_elmo.tasks.data import encode_rows, read_splits
 from hf_elmo.tasks.prediction import Predictor
-from hf_elmo.tasks.rows import encode_rows
 from hf_elmo.tasks.task import Task
 
 
@@ -74,14 +73,12 @@ class Capitals(Task):
         labels = [[-100, *(int(word[0].isupper()) for word in words), -100] for words in sentences]
         return [{**row, "labels": row_labels} for row, row_labels in zip(rows, labels, strict=True)]
 
-    def score(self, output):
-        counted = output.label_ids != -100
-        return {"share_right": float(np.mean(output.predictions[counted] == output.label_ids[counted]))}
-
     def report(self, split, output):
-        return {"looked_at": split}, {".txt": [str(output.predictions.shape[0])]}
+        counted = output.label_ids != -100
+        right = float(np.mean(output.predictions[counted] == output.label_ids[counted]))
+        return {"share_right": right, "looked_at": split}, {".txt": [str(output.predictions.shape[0])]}
 
-    def describe_card(self, results):
+    def describe_card(self):
         return self.make_card(
             what="A finder of capitals",
             tags=["capitals"],
@@ -89,6 +86,3 @@ class Capitals(Task):
             code="print({name})",
             intended_use=["To find capitals."],
         )
-
-    def describe(self):
-        return {"question": "capitals"}

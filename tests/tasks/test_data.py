@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 from tolerances import STANDARD_ERRORS
 
-from hf_elmo.tasks.arguments import FileArguments, TaskTrainingArguments
-from hf_elmo.tasks.data import choose_splits, share_of, take_fractions
+from hf_elmo.tasks.data import FileArguments, describe_source, take_fractions
 from hf_elmo.tasks.readers.columns import TaggedSentences
+from hf_elmo.tasks.training import TaskTrainingArguments, choose_splits
 
 texts = st.lists(st.text("abc", min_size=1, max_size=4), min_size=40, max_size=80)
 shares = st.floats(0.2, 0.8)
@@ -60,9 +60,10 @@ def test_shares_have_their_size_lie_in_one_another_and_do_not_depend_on_each_oth
 def test_labels_of_the_others_stay_known_and_results_tell_the_share():
     data = TaggedSentences("x", [["a"], ["b"]], [["B-X"], ["B-Y"]], known_labels=("O",))
     assert data.pick([1]).known_labels == ("B-X", "B-Y", "O")
-    args = FileArguments(train_fraction=0.5, validation_fraction=0.2)
-    assert [share_of(split, args) for split in ("train", "validation", "test")] == [{"share": 0.4}, {"share": 0.2}, {}]
-    assert share_of("train", FileArguments()) == {}
+    args = FileArguments("a/b.txt", test_file="c.txt", train_fraction=0.5, validation_fraction=0.2)
+    found = [describe_source(args, split) for split in ("train", "validation", "test")]
+    assert found == [{"source": "b.txt", "share": 0.4}, {"source": "b.txt", "share": 0.2}, {"source": "c.txt"}]
+    assert describe_source(FileArguments("b.txt"), "train") == {"source": "b.txt"}
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,26 @@
 
 import itertools
 
+import evaluate
 import numpy as np
 import pytest
 import seqeval.metrics
 import sklearn.metrics
+from conftest import make_tiny_config
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import assert_refused
 from seqeval.metrics.sequence_labeling import get_entities, precision_recall_fscore_support
+from transformers import DataCollatorForTokenClassification, Trainer, TrainingArguments
 
+from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
+from hf_elmo.tasks.evaluate_metrics import (
+    AnswerMetric,
+    ClassificationMetric,
+    CoreferenceMetric,
+    EntityMetric,
+    SemanticRoleMetric,
+)
 from hf_elmo.tasks.metrics import (
     Argument,
     normalize_answer,
@@ -80,16 +91,12 @@ CLASSES = ["a", "b", "c", "d"]
 def test_scores_are_those_of_scikit_learn(pairs):
     predictions, references = map(list, zip(*pairs, strict=True))
     scores = score_classes(predictions, references, CLASSES)
-    assert scores["accuracy"] == pytest.approx(sklearn.metrics.accuracy_score(references, predictions))
-    macro = sklearn.metrics.f1_score(references, predictions, average="macro", zero_division=0)
-    assert scores["macro_f1"] == pytest.approx(macro)
-    wanted = sklearn.metrics.precision_recall_fscore_support(references, predictions, labels=CLASSES, zero_division=0)
-    names = ("precision", "recall", "f1", "number")
-    for name, column in zip(names, wanted, strict=True):
-        assert [scores["by_class"][label][name] for label in CLASSES] == pytest.approx(list(column))
-    assert np.array_equal(
-        scores["confusion"], sklearn.metrics.confusion_matrix(references, predictions, labels=CLASSES)
-    )
+    report = sklearn.metrics.classification_report(references, predictions, output_dict=True, zero_division=0)
+    assert scores["accuracy"] == pytest.approx(np.mean([one == other for one, other in pairs]))
+    assert scores["macro_f1"] == pytest.approx(report["macro avg"]["f1-score"])
+    for label in {*predictions, *references}:
+        assert list(scores["by_class"][label].values()) == pytest.approx(list(report[label].values()))
+    assert scores["confusion"] == [[pairs.count((found, gold)) for found in CLASSES] for gold in CLASSES]
 
 
 def test_answers_are_normalized_in_the_scripts_order():
@@ -197,7 +204,7 @@ def clusterings(draw, mentions="abcdef"):
 )
 def test_the_reference_scorers_test_values(response, f1):
     scores = score_clusters([[list(cluster) for cluster in response]], [[list(cluster) for cluster in KEY]])
-    assert [scores[name]["f1"] for name in NAMES] == pytest.approx(list(f1), abs=5e-6)
+    assert [scores[f"{name}_f1"] for name in NAMES] == pytest.approx(list(f1), abs=5e-6)
     assert scores["mean_f1"] == pytest.approx(sum(f1) / 3, abs=5e-6)
 
 
@@ -226,8 +233,60 @@ def test_scores_are_those_of_the_definitions(documents):
         counts = [slow_recall(*pair) for pair in zip(first, second, strict=True)]
         for place, name in enumerate(NAMES):
             part, of = (sum(count[place][number] for count in counts) for number in (0, 1))
-            assert scores[name][side] == pytest.approx(part / of if of else 0.0)
+            assert scores[f"{name}_{side}"] == pytest.approx(part / of if of else 0.0)
     for name in NAMES:
-        precision, recall = scores[name]["precision"], scores[name]["recall"]
+        precision, recall = scores[f"{name}_precision"], scores[f"{name}_recall"]
         both = precision + recall
-        assert scores[name]["f1"] == pytest.approx(2 * precision * recall / both if both else 0.0)
+        assert scores[f"{name}_f1"] == pytest.approx(2 * precision * recall / both if both else 0.0)
+
+
+# As metrics of evaluate
+
+METRICS = [
+    (EntityMetric, [["B-PER", "O"]], [["B-PER", "B-LOC"]], {}, {"overall_recall": 0.5, "overall_accuracy": 0.5}),
+    (ClassificationMetric, ["a", "a", "b"], ["a", "b", "b"], {"labels": ["b", "a"]}, {"accuracy": 2 / 3}),
+    (SemanticRoleMetric, [["B-A0", "B-V"]], [["B-A0", "B-V"]], {}, {"overall_f1": 1}),
+    (
+        AnswerMetric,
+        [{"id": "b", "prediction_text": "dog"}, {"id": "a", "prediction_text": "a cat"}],
+        [{"id": "a", "answers": ["cat", "the cat"]}, {"id": "b", "answers": ["cat"]}],
+        {},
+        {"exact_match": 0.5, "f1": 0.5},
+    ),
+    (CoreferenceMetric, [[[[0, 1], [4, 4]]], []], [[[[0, 1], [4, 4]]], [[[1, 1], [2, 2]]]], {}, {"mean_f1": 2 / 3}),
+]
+
+
+@pytest.mark.parametrize(("kind", "predictions", "references", "settings", "scores"), METRICS)
+def test_each_is_a_metric_of_evaluate(kind, predictions, references, settings, scores, monkeypatch, tmp_path):
+    monkeypatch.setattr("socket.socket", lambda *args, **kwargs: pytest.fail("the metric opened a socket"))
+    for metric in (kind(keep_in_memory=True), kind(cache_dir=str(tmp_path))):
+        assert isinstance(metric, evaluate.Metric)
+        metric.add_batch(predictions=predictions[:1], references=references[:1])
+        metric.add_batch(predictions=predictions[1:], references=references[1:])
+        found = metric.compute(**settings)
+        assert {name: found[name] for name in scores} == pytest.approx(scores)
+
+
+def test_they_are_combined():
+    combined = evaluate.combine(
+        {"roles": SemanticRoleMetric(keep_in_memory=True), "spans": EntityMetric(keep_in_memory=True)}
+    )
+    found = combined.compute(predictions=[["B-A0", "O"]], references=[["B-A0", "B-V"]])
+    # The predicate is no argument, but a span.
+    assert (found["roles_overall_recall"], found["spans_overall_recall"]) == (1, 0.5)
+
+
+def test_a_trainer_computes_with_them(tmp_path):
+    tokenizer, metric = ElmoCharTokenizer(), ClassificationMetric(keep_in_memory=True)
+    rows = tokenizer([["Anna", "sleeps"], ["no"]], is_split_into_words=True)
+    data = [{"input_ids": ids, "labels": [-100, *[0] * (len(ids) - 2), -100]} for ids in rows["input_ids"]]
+
+    def compute(output):
+        found = output.predictions.argmax(-1)[output.label_ids != -100]
+        return metric.compute(predictions=list(map(str, found)), references=["0"] * len(found), labels=["0", "1"])
+
+    model, args = ElmoForTokenClassification(make_tiny_config(num_labels=1)), TrainingArguments(tmp_path, use_cpu=True)
+    collator = DataCollatorForTokenClassification(tokenizer)
+    trainer = Trainer(model, args, collator, eval_dataset=data, compute_metrics=compute)
+    assert trainer.evaluate()["eval_accuracy"] == 1

@@ -14,8 +14,9 @@ from safetensors.torch import load_file
 from transformers import Trainer
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification, ElmoModel, TokenClassificationHead
-from hf_elmo.tasks.arguments import FileArguments, TaskArguments, TaskTrainingArguments
-from hf_elmo.tasks.training import best_of, check_run_directory, newest_checkpoint
+from hf_elmo.tasks.data import FileArguments
+from hf_elmo.tasks.inputs import TaskArguments
+from hf_elmo.tasks.training import TaskTrainingArguments, best_of, check_run_directory, newest_checkpoint
 
 
 def make_task(directory, **training):
@@ -114,7 +115,7 @@ def assert_same_run(whole, parts, results, resumed):
     assert results["train_loss"] == pytest.approx(of_trainer, rel=1e-5)
 
 
-def fail_to_report(*arguments):
+def fail_to_report(*arguments, **more):
     raise OSError("the disk is full")
 
 
@@ -141,12 +142,12 @@ PATIENT = {
 )
 def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tmp_path, monkeypatch, settings, stopped):
     if settings is PATIENT:
-        monkeypatch.setattr(Capitals, "score", lambda self, output: {"share_right": 0.5})
+        monkeypatch.setattr(Capitals, "report", lambda self, split, output: ({"share_right": 0.5}, {}))
     results = make_long_task(tmp_path / "whole", **settings).run()
     assert settings is not PATIENT or (results["epoch"], results["kept_step"]) == (3, 5)
     with monkeypatch.context() as patched, pytest.raises(OSError, match="disk is full"):
         if stopped is None:
-            patched.setattr(Capitals, "report", fail_to_report)
+            patched.setattr(Trainer, "predict", fail_to_report)
         else:
             stop_at(patched, stopped)
         make_long_task(tmp_path / "parts", **settings).run()
@@ -208,7 +209,7 @@ def test_what_a_killed_run_left_is_used_or_removed_and_what_was_there_stays_unti
 def test_what_holds_nothing_of_use_is_empty(tmp_path, monkeypatch):
     out = tmp_path / "out"
     with monkeypatch.context() as patched, pytest.raises(OSError, match="full"):
-        patched.setattr(Capitals, "report", fail_to_report)
+        patched.setattr(Trainer, "predict", fail_to_report)
         make_task(out).run()
     assert not out.exists()
     for name in ("unfinished/layers", "unfinished/seed-42/checkpoint-3", ".abcdefgh.partial"):
@@ -236,5 +237,3 @@ def test_a_task_is_prepared_by_its_flags(tmp_path):
         assert args.learning_rate == rate
         # Of the words of both splits, and the special tokens.
         assert task.head.word_table_size == (2 + 2 if "word_vectors" in flags else None)
-    with pytest.raises(ValueError, match="--output_dir"):
-        Capitals(TaskArguments("nothing"), data, TaskTrainingArguments(use_cpu=True, output_dir="")).prepare()

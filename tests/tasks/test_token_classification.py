@@ -1,5 +1,6 @@
 """The token classification task: from tagged sentences to a tagger that the pipeline loads."""
 
+import itertools
 import json
 import math
 import random
@@ -10,21 +11,23 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from conftest import make_tiny_config, shared_data
+from conftest import make_tiny_config
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Sequence, Value
+from hypothesis import given
+from hypothesis import strategies as st
 from model_cases import save_in_half_precision
 from refusals import assert_refused
 from toy_tasks import TOY_CONFIG, prepare
-from transformers import AutoModelForTokenClassification, Trainer, TrainingArguments, pipeline
+from transformers import AutoModelForTokenClassification, pipeline
 
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
+from hf_elmo import ElmoForPreTraining
 from hf_elmo.hub.sharing import files_to_send
-from hf_elmo.model.modeling_elmo_tasks import read_spans
+from hf_elmo.model.modeling_elmo_tasks import SCHEMES, Span, can_follow, write_spans
 from hf_elmo.tasks import layer_cache
-from hf_elmo.tasks.inputs import choose_labels, find_unseen
+from hf_elmo.tasks.data import encode_rows, pad_rows
+from hf_elmo.tasks.inputs import find_unseen
 from hf_elmo.tasks.readers.columns import TaggedSentences, read_tagged_file
-from hf_elmo.tasks.rows import encode_rows, pad_rows
-from hf_elmo.tasks.token_classification import TokenClassification
+from hf_elmo.tasks.token_classification import TokenClassification, find_scheme, in_scheme, to_scheme
 
 make_task = partial(prepare, TokenClassification)
 TOY_LABELS = {"B-LOC", "B-PER", "I-PER", "O"}
@@ -91,11 +94,6 @@ def tagged(*sentences, source="train_file 'train.conll'"):
     )
 
 
-def with_other_labels(toy, path):
-    path.write_text(Path(toy[1]["train_file"]).read_text(encoding="utf-8").replace("-PER", "-HUM"), encoding="utf-8")
-    return {"train_file": str(path)}
-
-
 def test_rows_have_all_words_and_are_padded_behind_them(tokenizer):
     sentences = [["<S>", "", "a b"], ["d"], []]
     rows = encode_rows(tokenizer, "x", sentences, is_split_into_words=True)
@@ -111,11 +109,14 @@ def test_rows_have_all_words_and_are_padded_behind_them(tokenizer):
 
 def test_labels_are_those_of_training_or_of_a_checkpoint_that_knows_them():
     train, known = tagged("a/O b/B-X"), ["O", "B-Y", "B-X"]
-    assert choose_labels({"train": train}, checkpoint_labels=known) == known
-    assert choose_labels({"test": tagged("a/O")}, checkpoint_labels=known) == known
-    assert choose_labels({"train": tagged("a/B-Q")}, checkpoint_labels=known) == ["B-Q"]
+
+    def choose_labels(known, **splits):
+        return TokenClassification.choose_labels(SimpleNamespace(splits=splits), known)
+
+    assert choose_labels(known, train=train) == choose_labels(known, test=tagged("a/O")) == known
+    assert choose_labels(known, train=tagged("a/B-Q")) == ["B-Q"]
     train.known_labels = ("O", "B-Z")
-    assert choose_labels({"train": train, "test": tagged("a/B-A")}) == ["B-X", "B-Z", "O"]
+    assert choose_labels(None, train=train, test=tagged("a/B-A")) == ["B-X", "B-Z", "O"]
     test = tagged("a/O", "b/O c/B-Y", source="test_file 'test.conll'")
     splits = {"train": tagged("a/O"), "test": test, "validation": tagged("a/O b/B-Z c/B-Y")}
     unseen = find_unseen(splits, ["O"])
@@ -129,7 +130,7 @@ def test_labels_are_those_of_training_or_of_a_checkpoint_that_knows_them():
 
 def test_a_run_learns_and_writes_the_scheme_of_the_files(tagger, toy):
     out, results = tagger
-    assert results["predict_f1"] > 0.95 and results["converted"] == {"corpus": "IOB2", "model": "BIOES"}
+    assert results["predict_f1"] > 0.95
     assert results["predict_entities"]["LOC"]["number"] == 24 and results["predict_accuracy"] > 0.95
     gold, written = read_tagged_file(toy[1]["test_file"]), read_tagged_file(out / "test_predictions.conll")
     assert written.words == gold.words and {label for row in written.labels for label in row} <= TOY_LABELS
@@ -146,10 +147,10 @@ def test_a_run_learns_and_writes_the_scheme_of_the_files(tagger, toy):
     sent = {path.name for path in files_to_send(out)}
     assert {"README.md", "results.json", "model.safetensors"} <= sent and "training_args.bin" not in sent
     card = (out / "README.md").read_text(encoding="utf-8")
-    for part in ("mean of seeds", "seed 4", "± ", "layer_shares.png)", "output_layer crf, scheme BIOES", "tagger"):
+    for part in ("mean of seeds", "seed 4", "± ", "layer_shares.png)", "scheme BIOES", "mix_at_output True", "tagger"):
         assert part in card, part
     assert f"| test | {100 * results['predict_f1']:.2f} |" in card and f"| {results['kept_step']} |" in card
-    assert re.search(r"ELMo \+ trained vectors of \d+ words \+ 8 features of characters, and ELMo again", card)
+    assert re.search(r"word_table_size \d+", card) and re.search(r"character_filters .*3, 8", card)
 
 
 def test_pipeline_predictions_and_scores_of_the_checkpoint_are_those_of_the_run(tagger, toy, tmp_path):
@@ -159,30 +160,18 @@ def test_pipeline_predictions_and_scores_of_the_checkpoint_are_those_of_the_run(
     assert found == [("PER", "Anna Smith"), ("LOC", "Oslo")]
     data, again = {"test_file": toy[1]["test_file"]}, tmp_path / "again"
     scored = make_task({"model_name_or_path": str(out)}, data, {"output_dir": str(again)}).run()
-    assert scored["predict_f1"] == results["predict_f1"] and scored["converted"] == results["converted"]
+    assert scored["predict_f1"] == results["predict_f1"]
     assert {path.name for path in again.iterdir()} == {"results.json", "test_predictions.conll"}
     name = "test_predictions.conll"
     assert (again / name).read_bytes() == (out / name).read_bytes()
-
-
-def test_a_trainer_by_hand_predicts_the_best_sequences(tagger, toy, tmp_path):
-    model = AutoModelForTokenClassification.from_pretrained(tagger[0])
-    words = read_tagged_file(toy[1]["test_file"]).words[:5]
-    rows = encode_rows(ElmoCharTokenizer.from_pretrained(tagger[0]), "x", words, is_split_into_words=True)
-    args = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to="none", disable_tqdm=True)
-    logits = Trainer(model, args, data_collator=pad_rows).predict(rows).predictions
-    plain = pipeline("token-classification", model=str(tagger[0]), ignore_labels=[])
-    for row, sentence in zip(logits, words, strict=True):
-        labels = [model.config.id2label[label] for label in row.argmax(-1)[1 : len(sentence) + 1]]
-        assert labels == [one["entity"] for one in plain(" ".join(sentence))]
-        read_spans(labels, "BIOES")
 
 
 def test_a_tagger_goes_on_with_its_labels_and_has_new_parts_for_others(tagger, toy, out, tmp_path):
     model, source = {"model_name_or_path": str(tagger[0])}, AutoModelForTokenClassification.from_pretrained(tagger[0])
     task = make_task(model, toy[1], out)
     assert torch.equal(task.model.classifier.weight, source.classifier.weight) and "new ones" not in task.description
-    task = make_task(model, with_other_labels(toy, tmp_path / "other.conll"), out)
+    (tmp_path / "other.conll").write_text(Path(toy[1]["train_file"]).read_text().replace("-PER", "-HUM"))
+    task = make_task(model, {"train_file": str(tmp_path / "other.conll")}, out)
     assert task.model.classifier.weight.shape == source.classifier.weight.shape
     assert not torch.equal(task.model.classifier.weight, source.classifier.weight)
     assert "classifier, crf" in task.description and not task.model.crf.transitions.any()
@@ -229,21 +218,20 @@ def test_kept_layers_change_no_score(pretrained, toy, tmp_path, capsys, monkeypa
         assert found["eval_f1"] == results[0]["eval_f1"]
 
 
-@pytest.mark.parametrize("output_layer", ["softmax", "crf"])
-def test_labels_that_only_the_test_data_have_are_scored_as_missed(toy, tmp_path, out, capsys, output_layer):
+def test_labels_that_only_the_test_data_have_are_scored_as_missed(toy, tmp_path, out, capsys):
     # As CoNLL-2000 has them; here in the form of CoNLL-2003, too, with B where IOB1 has no B.
     text = Path(toy[1]["train_file"]).read_text(encoding="utf-8").replace("B-", "I-").replace("\t", " NN ")
     (tmp_path / "eng.train").write_text("-DOCSTART- -X- O\n\n" + text.replace("I-LOC", "B-LOC", 2), encoding="utf-8")
     rows = "Anna NN I-PER\nsees NN O\nLima NN I-NEW\n\nBert NN I-PER\nlikes NN O\nRome NN I-LOC\n"
     (tmp_path / "eng.testb").write_text(rows, encoding="utf-8")
     task = make_task(
-        {**toy[0], "freeze_bilm": False, "output_layer": output_layer},
+        {**toy[0], "freeze_bilm": False, "output_layer": "crf"},
         {"train_file": str(tmp_path / "eng.train"), "test_file": str(tmp_path / "eng.testb")},
         {**out, "num_train_epochs": 4, "learning_rate": 1e-2},
     )
     told = capsys.readouterr().err.splitlines()
     assert [line for line in told if "'I-NEW'" in line and "line 3" in line and "as missed" in line] == told[-1:]
-    assert len(told) == (2 if output_layer == "crf" else 1) and ("2 labels break" in told[0]) == (len(told) == 2)
+    assert len(told) == 2 and "the rules of IOB1: 2 (the first: train_file" in told[0]
     results = task.run()
     assert results["unseen_labels"] == ["I-NEW"] and "I-NEW" not in task.model.config.label2id
     new = results["predict_entities"]["NEW"]
@@ -251,27 +239,6 @@ def test_labels_that_only_the_test_data_have_are_scored_as_missed(toy, tmp_path,
     assert math.isfinite(results["predict_loss"]) and results["predict_loss"] < 0.5
     gold = read_tagged_file(tmp_path / "out" / "test_predictions.conll", label_column=1).labels
     assert gold == [["I-PER", "O", "I-NEW"], ["I-PER", "O", "I-LOC"]]
-
-
-def test_a_label_that_breaks_the_scheme_is_counted_and_read_as_conlleval_reads_it(toy, tmp_path, out, capsys):
-    lines = Path(toy[1]["train_file"]).read_text(encoding="utf-8").splitlines()
-    place = next(number for number, line in enumerate(lines) if line.endswith("B-LOC"))
-    lines[place] = lines[place].replace("B-LOC", "I-LOC")
-    (tmp_path / "broken.conll").write_text("\n".join(lines))
-    data = {"train_file": str(tmp_path / "broken.conll")}
-    task = make_task({**toy[0], "output_layer": "crf"}, data, out)
-    assert task.splits["train"].labels == read_tagged_file(toy[1]["train_file"]).labels
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("note: 1 label breaks the rules of IOB2")
-    assert f"'{tmp_path / 'broken.conll'}', line {place + 1}: the label 'I-LOC'" in line
-    assert make_task(toy[0], data, out).corpus_scheme is None
-
-
-def test_no_entities_at_all(toy, tmp_path, out):
-    (tmp_path / "train.conll").write_text("a\tO\nb\tO\n")
-    data = dict.fromkeys(("train_file", "test_file"), str(tmp_path / "train.conll"))
-    results = make_task(toy[0], data, {**out, "num_train_epochs": 1}).run()
-    assert (results["predict_f1"], results["predict_accuracy"], results["predict_entities"]) == (0.0, 1.0, {})
 
 
 def test_a_dataset_with_named_labels(toy, tmp_path, out):
@@ -282,27 +249,13 @@ def test_a_dataset_with_named_labels(toy, tmp_path, out):
     DatasetDict(train=part, validation=part, test=part).save_to_disk(tmp_path / "dataset")
     task = make_task(toy[0], data, {**out, "num_train_epochs": 1})
     assert list(task.model.config.id2label.values()) == ["B-X", "I-X", "O"]
+    assert task.data["test"]["source"] == "dataset, test"
     task.run()
     written = (tmp_path / "out" / "test_predictions.conll").read_text(encoding="utf-8")
     assert re.fullmatch(r"a\tO\t\S+\nb\tB-X\t\S+\n\n\nc d\tO\t\S+\ne f\tO\t\S+\n\n", written)
     asked = {"output_dir": str(tmp_path / "new"), "do_train": True}
     assert set(make_task(toy[0], data, asked).splits) == {"train", "validation"}
     assert set(make_task(toy[0], data, {**asked, "do_predict": True}).splits) == {"train", "validation", "test"}
-
-
-@pytest.mark.parametrize(
-    "data, labels, sentences",
-    [
-        ({"train_file": "litbank/entities/dev.tsv.gz", "label_column": "2"}, 9, 200),
-        ({"train_file": "ud_korean_gsd/dev.conllu", "validation_fraction": 0.5}, 15, 400),
-    ],
-)
-def test_real_files_of_each_task(data, labels, sentences, toy, out):
-    data = {**data, "train_file": str(shared_data(data["train_file"]))}
-    task = make_task({**toy[0], "output_layer": "crf"}, data, out)
-    assert len(task.model.config.id2label) >= labels and len(task.splits["train"]) >= sentences
-    if "validation_fraction" in data:
-        assert 0.8 < len(task.splits["train"]) / len(task.splits["validation"]) < 1.25
 
 
 # Models
@@ -388,5 +341,95 @@ def test_mixed_tags(toy, tmp_path, out):
     assert_refused(ValueError, ("'NN'", "--tag_scheme words"), make_task, toy[0], data, out)
     assert make_task(toy[0], {**data, "tag_scheme": "words"}, out).tag_scheme == "words"
     (tmp_path / "mixed.conll").write_text("a JJ\nb NN\n")
-    assert_refused(ValueError, "'JJ', 'NN'", make_task, toy[0], {**data, "tag_scheme": "spans"}, out)
     assert_refused(ValueError, "'BIOES'", make_task, {**toy[0], "convert_scheme": "BIOES"}, data, out)
+
+
+# Schemes
+
+LETTERS = {"BILOU": str.maketrans("ES", "LU"), "BMES": str.maketrans("I", "M")}
+ALL = (*SCHEMES, *LETTERS)
+
+
+@st.composite
+def spans_of_sentences(draw):
+    """Spans of some sentences, among them one with two neighbours of a type and one of three words."""
+    rows = [[Span("X", 0, 1), Span("X", 1, 2), Span("X", 3, 6)]]
+    for _ in range(draw(st.integers(0, 3))):
+        row, place = [], 0
+        for kind, gap, length in draw(st.lists(st.tuples(st.sampled_from("XY"), st.integers(0, 2), st.integers(1, 3)))):
+            row.append(Span(kind, place + gap, place + gap + length))
+            place += gap + length
+        rows.append(row)
+    return rows
+
+
+def corpus(rows, scheme):
+    labels = []
+    for row in rows:
+        length = row[-1].stop + 1 if row else 2
+        written = write_spans(row, length, "BIOES" if scheme in LETTERS else scheme)
+        change = LETTERS.get(scheme, {})
+        labels.append([label[0].translate(change) + label[1:] for label in written])
+    return TaggedSentences("train_file 'x'", [["w"] * len(row) for row in labels], labels)
+
+
+@pytest.mark.parametrize("scheme", ALL)
+@given(spans_of_sentences())
+def test_a_scheme_is_told_and_comes_back(scheme, rows):
+    sentences = corpus(rows, scheme)
+    assert find_scheme([sentences]) == (scheme, [])
+    for model in SCHEMES:
+        converted = to_scheme(sentences, model)
+        assert {label for row in converted.labels for label in row} <= set(converted.known_labels)
+        for row in converted.labels:
+            marks = [None, *row, None]
+            assert all(can_follow(*pair, model) for pair in itertools.pairwise(marks))
+        assert [in_scheme(row, scheme) for row in converted.labels] == sentences.labels
+
+
+@pytest.mark.parametrize(
+    "labels, scheme, wrong, read",
+    [
+        (["B-X", "I-X", "O", "I-X"], "IOB2", ["line 6: the label 'I-X'"], ["B-X", "I-X", "O", "B-X"]),
+        (["S-X", "O", "B-X", "O"], "BIOES", ["line 5: the label 'B-X'"], ["S-X", "O", "S-X", "O"]),
+        # As in eng.train of CoNLL-2003.
+        (["I-X", "O", "B-Y", "I-Y"], "IOB1", ["line 5: the label 'B-Y'"], ["I-X", "O", "I-Y", "I-Y"]),
+        (["L-X", "U-X", "B-X", "O"], "BILOU", ["line 3: ", "line 5: "], ["S-X", "S-X", "S-X", "O"]),
+    ],
+)
+def test_labels_that_break_the_rules_are_counted_and_read_as_conlleval_reads_them(labels, scheme, wrong, read):
+    first = TaggedSentences("train_file 'x'", [["w"] * 3], corpus([[Span("Z", 0, 2)]], scheme).labels, [[1, 2, 3]])
+    second = TaggedSentences("test_file 'y'", [["w"] * 4], [labels], [[3, 4, 5, 6]])
+    found, places = find_scheme([first, second])
+    assert found == scheme and len(places) == len(wrong)
+    assert all(place.startswith(f"test_file 'y', {start}") for place, start in zip(places, wrong, strict=True))
+    assert to_scheme(second, scheme if scheme in SCHEMES else "BIOES").labels == [read]
+
+
+def test_a_label_without_a_type_has_no_scheme():
+    words = [TaggedSentences("train_file 'x'", [["w"] * 2], [["B", "I"]])]
+    assert_refused(ValueError, ("train_file 'x'", "'B'", "--head output_layer=softmax"), find_scheme, words)
+
+
+@pytest.mark.parametrize(
+    "labels, settings, scheme, converted",
+    [
+        ("BIO", {}, None, None),
+        ("BIOI", {}, None, None),
+        ("BIOI", {"output_layer": "crf"}, "IOB2", "IOB2"),
+        ("BIO", {"output_layer": "crf"}, "IOB2", None),
+        ("BIO", {"output_layer": "crf", "convert_scheme": "BIOES"}, "BIOES", "IOB2"),
+        ("BIO", {"output_layer": "crf", "scheme": "BIOES"}, "IOB2", None),
+        ("BIO", {"convert_scheme": "IOB2"}, "IOB2", None),
+        ("BLO", {"output_layer": "crf"}, "BIOES", "BILOU"),
+        ("NVV", {"output_layer": "crf", "scheme": "IOB2"}, None, None),
+    ],
+)
+def test_which_scheme_a_model_learns(labels, settings, scheme, converted, tmp_path):
+    make_tiny_config().save_pretrained(tmp_path)
+    lines = (f"w\t{label}-X\n" if label in "BIL" else f"w\t{label}\n" for label in labels)
+    (tmp_path / "train.conll").write_text("".join(lines))
+    model = {"model_name_or_path": str(tmp_path), "from_scratch": True, **settings}
+    data, training = {"train_file": str(tmp_path / "train.conll")}, {"output_dir": str(tmp_path / "out")}
+    task = make_task(model, data, training)
+    assert (task.model.config.head.scheme, task.corpus_scheme) == (scheme, converted)

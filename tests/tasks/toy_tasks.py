@@ -3,7 +3,7 @@
 import json
 from dataclasses import fields
 
-from hf_elmo.tasks.arguments import TaskTrainingArguments
+from hf_elmo.tasks.training import TaskTrainingArguments
 
 # Small enough to be quick, large enough to learn the toy tasks.
 TOY_CONFIG = {

@@ -1,5 +1,7 @@
 """What stands beside ELMo: the head's settings from the flags, and the words that a table is filled with."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from conftest import make_tiny_config
@@ -9,9 +11,9 @@ from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
 from hf_elmo.model.configuration_elmo import TokenClassificationHead
-from hf_elmo.tasks.arguments import TaskArguments
-from hf_elmo.tasks.inputs import choose_labels, fill_word_table, read_settings, set_word_inputs
+from hf_elmo.tasks.inputs import TaskArguments, fill_word_table, read_settings, set_word_inputs
 from hf_elmo.tasks.readers.texts import LabelledTexts
+from hf_elmo.tasks.task import Task
 
 VECTORS = "the 1 2\ncat 3 4\nsat 5 6\nother 7 8\n"
 
@@ -99,4 +101,4 @@ def test_a_table_must_not_stay_empty():
 @given(st.sets(st.integers(0, 200), min_size=1))
 def test_labels_that_are_numbers_are_in_the_order_of_their_size(numbers):
     train = LabelledTexts("x", labels=["none", *map(str, numbers)], places=["line 1"] * (1 + len(numbers)))
-    assert choose_labels({"train": train}) == [*map(str, sorted(numbers)), "none"]
+    assert Task.choose_labels(SimpleNamespace(splits={"train": train}), None) == [*map(str, sorted(numbers)), "none"]
