@@ -793,6 +793,12 @@ def segment_masks(mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, Tensor]
     return mask & ~is_second, mask & is_second
 
 
+def end_masks(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The first and the last word of each sentence, (B, T) each; neither where a sentence has none."""
+    count = mask.long().cumsum(dim=1)
+    return mask & (count == 1), mask & (count == count[:, -1:])
+
+
 def _move_words(vectors: Tensor, origins: Tensor, shape: torch.Size, targets: Tensor) -> Tensor:
     """Vectors at some indices of a batch, at other indices of a batch of another shape; zeros elsewhere."""
     words = vectors.flatten(0, 1).index_select(0, origins)
@@ -1623,11 +1629,10 @@ class ElmoTaskModel(ElmoPreTrainedModel):
 
     def is_special(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Where the special tokens stand, (B, T): at a sentence's ends, for a word may look like one."""
-        count = mask.long().cumsum(dim=1)
-        is_end = mask & ((count == 1) | (count == count[:, -1:]))
+        is_first, is_last = end_masks(mask)
         # In no scheme does any other word hold these characters.
         first = input_ids[..., 1]
-        return is_end & ((first == self.config.bos_token_id) | (first == self.config.eos_token_id))
+        return (is_first | is_last) & ((first == self.config.bos_token_id) | (first == self.config.eos_token_id))
 
     def without_special(self, input_ids: Tensor, mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
         """The mask without the special tokens of each text, or of both texts of each pair, (B, T)."""

@@ -27,6 +27,7 @@ from .modeling_elmo import (
     PairSplitter,
     ProjectedLSTMWeights,
     check_word_labels,
+    end_masks,
     is_traced,
     mean_cross_entropy,
     order_words,
@@ -550,81 +551,80 @@ class ElmoCRF(nn.Module):
 
         `mask`, (B, T), is True for words that have a label.
         """
-        words = _left_aligned(emissions, mask)
-        labels = words.gather(labels).masked_fill(~words.mask, 0).long()
-        return self._score(words, labels) - self._log_partition(words)
+        emissions = _of_words(emissions, mask)
+        return self._score(emissions, labels, mask) - self._log_partition(emissions, mask)
 
     @torch.no_grad()
     def marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """The probability of each label at each word, (B, T, K), zero where masked."""
-        words = _left_aligned(emissions, mask)
-        return words.scatter(self._expectations(words)[1], 0.0)
+        return self._expectations(_of_words(emissions, mask), mask)[1]
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """The best labels that the scheme allows, (B, T), -100 where masked (`best_labels`), and their scores, (B,)."""
         labels = best_labels(emissions, mask, self._forbidden, self._all_scores())
-        words = _left_aligned(emissions, mask)
-        return labels, self._score(words, words.gather(labels).clamp(min=0))
+        return labels, self._score(_of_words(emissions, mask), labels, mask)
 
     def _all_scores(self) -> tuple[Tensor, Tensor, Tensor]:
         # Half precision cannot hold their sums.
         dtype = torch.promote_types(self.transitions.dtype, torch.float32)
         return self.transitions.to(dtype), self.start.to(dtype), self.end.to(dtype)
 
-    def _score(self, words: _Words, labels: Tensor) -> Tensor:
-        """The score of labels, (B, W), of each sentence, (B,)."""
+    def _score(self, emissions: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+        """The score of labels, (B, T), of each sentence, (B,)."""
         transitions, start, end = self._all_scores()
-        scores = words.emissions.gather(2, labels.unsqueeze(-1)).squeeze(-1)
+        labels = labels.masked_fill(~mask, 0).long()
+        is_first, is_last = end_masks(mask)
+        # Of each place but the last one the word there or the last one before it.
+        places = torch.where(mask, torch.arange(mask.shape[1], device=mask.device), 0).cummax(dim=1).values[:, :-1]
+        pairs = labels.gather(1, places) * self.num_labels + labels[:, 1:]
         # By embedding: the gradients of an indexed tensor are summed in any order.
-        pairs = labels[:, :-1] * self.num_labels + labels[:, 1:]
         steps = F.embedding(pairs, transitions.reshape(-1, 1)).squeeze(-1)
-        total = torch.where(words.mask, scores, 0.0).sum(1) + torch.where(words.mask[:, 1:], steps, 0.0).sum(1)
-        first, last = labels[:, 0], labels.gather(1, words.last.unsqueeze(1)).squeeze(1)
+        scores = emissions.gather(2, labels.unsqueeze(-1)).squeeze(-1)
+        total = torch.where(mask, scores, 0.0).sum(1) + torch.where((mask & ~is_first)[:, 1:], steps, 0.0).sum(1)
+        first, last = ((labels * is_end).sum(dim=1) for is_end in (is_first, is_last))
         edges = F.embedding(first, start.unsqueeze(-1)) + F.embedding(last, end.unsqueeze(-1))
-        return torch.where(words.mask[:, 0], total + edges.squeeze(-1), 0.0)
+        return torch.where(mask.any(dim=1), total + edges.squeeze(-1), 0.0)
 
-    def _log_partition(self, words: _Words) -> Tensor:
+    def _log_partition(self, emissions: Tensor, mask: Tensor) -> Tensor:
         with torch.no_grad():
-            log_partition, labels, pairs = self._expectations(words)
+            log_partition, labels, pairs = self._expectations(emissions, mask)
         # The gradients of the log-partition are the expectations: nothing goes back through the steps. The differences
         # are zero.
         transitions, start, end = self._all_scores()
-        first = labels[:, 0]
-        last = _take(labels, words.last.unsqueeze(1)).squeeze(1)
+        first, last = ((labels * is_end.unsqueeze(-1)).sum(dim=1) for is_end in end_masks(mask))
         terms = (
-            (labels * (words.emissions - words.emissions.detach())).sum(dim=(1, 2)),
+            (labels * (emissions - emissions.detach())).sum(dim=(1, 2)),
             (pairs * (transitions - transitions.detach())).sum(dim=(1, 2)),
             first @ (start - start.detach()) + last @ (end - end.detach()),
         )
         return log_partition + sum(terms)
 
-    def _expectations(self, words: _Words) -> tuple[Tensor, Tensor, Tensor]:
-        """The log-partition, (B,), and what is expected: labels of words, (B, W, K), and pairs of them, (B, K, K)."""
+    def _expectations(self, emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The log-partition, (B,), and what is expected: labels of words, (B, T, K), and pairs of them, (B, K, K)."""
         transitions, start, end = self._all_scores()
-        count = words.emissions.shape[1]
+        is_first, is_last = end_masks(mask)
         # Backwards the last word is the first, and a step goes from the label behind to the one before.
-        places = (words.last.unsqueeze(1) - torch.arange(count, device=words.last.device)).clamp(min=0)
-        both = torch.stack([words.emissions, _take(words.emissions, places)], dim=2)
+        both = torch.stack([emissions, emissions.flip(1)], dim=2)
+        come_next = torch.stack([mask & ~is_first, (mask & ~is_last).flip(1)], dim=2).unsqueeze(-1)
         arriving = torch.stack([transitions.t(), transitions])
 
         def arrive(before: tuple[Tensor], read: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor], Tensor]:
             (state,), (of_word, comes_next) = before, read
-            found = torch.logsumexp(state.unsqueeze(2) + arriving, dim=3) + of_word
-            state = torch.where(comes_next, found, state)
+            found = torch.logsumexp(state.unsqueeze(2) + arriving, dim=3)
+            state = torch.where(comes_next, found, state) + of_word
             return (state,), state
 
-        first = torch.stack([start, end]) + both[:, 0]
-        states, (state,) = scan_words(arrive, (first,), (both, words.comes_next().unsqueeze(2)))
+        edges = torch.stack([start, end]).expand(mask.shape[0], -1, -1)
+        states, (state,) = scan_words(arrive, (edges,), (both, come_next))
         log_partition = torch.logsumexp(state[:, 0] + end, dim=-1)
-        before, behind = states.unbind(dim=2)
-        behind = _take(behind, places)
+        before, behind = states[:, :, 0], states[:, :, 1].flip(1)
         # Both hold the word's own score.
-        labels = torch.exp(before + behind - words.emissions - log_partition.view(-1, 1, 1))
+        labels = torch.exp(before + behind - emissions - log_partition.view(-1, 1, 1))
         pairs = before[:, :-1].unsqueeze(3) + transitions + behind[:, 1:].unsqueeze(2)
-        pairs = torch.exp(pairs - log_partition.view(-1, 1, 1, 1)) * words.mask[:, 1:, None, None]
-        labels = torch.where(words.mask.unsqueeze(-1), labels, 0.0)
-        return torch.where(words.mask[:, 0], log_partition, 0.0), labels, pairs.sum(dim=1)
+        pairs = torch.exp(pairs - log_partition.view(-1, 1, 1, 1)) * come_next[:, 1:, :1]
+        labels = torch.where(mask.unsqueeze(-1), labels, 0.0)
+        return torch.where(mask.any(dim=1), log_partition, 0.0), labels, pairs.sum(dim=1)
 
 
 def forbidden_by(scheme: str, labels: Sequence[str]) -> list[list[bool]]:
@@ -645,8 +645,7 @@ def best_labels(
     Where the rules of `forbidden_by` allow no sequence, as for one word and labels that want two, the best breaks as
     few as can be. `scores` are those of transitions, (K, K), and of the first and the last label, (K,); None for zeros.
     """
-    words = _left_aligned(emissions, mask)
-    emissions = words.emissions
+    emissions = _of_words(emissions, mask)
     if scores is None:
         none = emissions.new_zeros(emissions.shape[2])
         scores = none.expand(len(none), -1), none, none
@@ -662,69 +661,23 @@ def best_labels(
     # Where the best path comes from is asked on the way back: to keep it for all labels takes twice the time.
     def arrive(before: tuple[Tensor], read: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor], Tensor]:
         (best,), (of_word, comes_next) = before, read
-        found = (best.unsqueeze(1) + arriving).amax(dim=2) + of_word
-        return (torch.where(comes_next, found, best),), best
+        found = (best.unsqueeze(1) + arriving).amax(dim=2)
+        return (torch.where(comes_next, found, best) + of_word,), best
 
     def go_back(behind: tuple[Tensor], read: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor], Tensor]:
         (label,), (best, comes_next) = behind, read
         origin = (best + arriving.index_select(0, label)).argmax(dim=1)
         return (torch.where(comes_next.squeeze(1), origin, label),), label
 
-    comes_next = words.comes_next()
-    ways, (best,) = scan_words(arrive, (start + emissions[:, 0],), (emissions, comes_next))
-    last = (best + end).argmax(dim=1)
-    labels, _ = scan_words(go_back, (last,), (ways, comes_next), reverse=True)
-    return words.scatter(labels.unsqueeze(-1), IGNORED_LABEL).squeeze(-1)
+    come_next = (mask & ~end_masks(mask)[0]).unsqueeze(-1)
+    ways, (best,) = scan_words(arrive, (start.expand(mask.shape[0], -1),), (emissions, come_next))
+    labels, _ = scan_words(go_back, ((best + end).argmax(dim=1),), (ways, come_next), reverse=True)
+    return labels.masked_fill(~mask, IGNORED_LABEL)
 
 
-class _Words(NamedTuple):
-    """The words of sentences, from the first place on."""
-
-    emissions: Tensor  # zero behind the last word, (B, W, K)
-    mask: Tensor  # True for words, (B, W)
-    last: Tensor  # the place of the last word, 0 where there is none, (B,)
-    order: Tensor  # where in the batch each stood, (B, W)
-    length: int  # T
-
-    def comes_next(self) -> Tensor:
-        """True for words that are not the first, (B, W, 1)."""
-        is_first = torch.arange(self.mask.shape[1], device=self.mask.device) == 0
-        return (self.mask & ~is_first).unsqueeze(-1)
-
-    def gather(self, values: Tensor) -> Tensor:
-        return values.gather(1, self.order)
-
-    def scatter(self, values: Tensor, filler: float) -> Tensor:
-        """Values of words, (B, W, ...), in the batch, (B, T, ...), beside the filler."""
-        values = torch.where(self.mask.unsqueeze(-1), values, filler)
-        full = values.new_full((values.shape[0], self.length, values.shape[2]), filler)
-        return full.scatter(1, self.order.unsqueeze(-1).expand_as(values), values)
-
-
-def _left_aligned(emissions: Tensor, mask: Tensor) -> _Words:
-    # Half precision cannot hold the sums.
-    emissions = emissions.to(torch.promote_types(emissions.dtype, torch.float32))
-    # Words first, each in its order. ONNX knows no stable sorting, by which this would be shorter.
-    places = torch.arange(mask.shape[1], device=mask.device)
-    order = torch.argsort(torch.where(mask, places, places + mask.shape[1]), dim=1)
-    lengths = mask.sum(dim=1)
-    # In a trace the longest sentence is not known.
-    count = mask.shape[1] if is_traced() else max(1, int(lengths.max()))
-    order = order[:, :count]
-    is_word = torch.arange(count, device=mask.device) < lengths.unsqueeze(1)
-    return _Words(
-        torch.where(is_word.unsqueeze(-1), _take(emissions, order), 0.0),
-        is_word,
-        (lengths - 1).clamp(min=0),
-        order,
-        mask.shape[1],
-    )
-
-
-def _take(values: Tensor, places: Tensor) -> Tensor:
-    """Values (B, W, K) at places (B, P), (B, P, K)."""
-    # Not by take_along_dim, which torch.export takes for one of a fixed size.
-    return values.gather(1, places.unsqueeze(-1).expand(-1, -1, values.shape[2]))
+def _of_words(emissions: Tensor, mask: Tensor) -> Tensor:
+    """Emissions, zero where masked, in a precision that can hold their sums."""
+    return torch.where(mask.unsqueeze(-1), emissions.to(torch.promote_types(emissions.dtype, torch.float32)), 0.0)
 
 
 # So far above the likeliest label of a word that of the best sequence is raised, where it is another one.
