@@ -30,6 +30,8 @@ from hf_elmo.model.modeling_elmo_srl import ElmoHighwayLSTM
 SENTENCES = [["a", "bb", "c"], ["d"], ["é", "a"]]
 # The second texts of pairs.
 OTHERS = [["c", "a"], ["bb", "d", "e"], ["a"]]
+# And those of texts of which one or both have no words.
+EMPTY, EMPTY_OTHERS = [[], ["c"], []], [["a"], [], []]
 KNOWN = ["a", "bb", "<S>"]
 WORDS = ["<S>", "</S>", "<UNK>", "a", "bb", "c", "d", "e", "f"]
 SPANS = {"id2label": {0: "O", 1: "B-X", 2: "I-X"}}
@@ -107,6 +109,31 @@ HEADED = [name for name, case in CASES.items() if case.cls is not ElmoModel]
 # Of a document there is one to a batch.
 ROW_BY_ROW = [name for name in CASES if name != "coreference"]
 each_class = pytest.mark.parametrize("name", CASES)
+WORDS_ALONE = {"token_inputs": "words", **TABLE, "word_vector_size": 5}
+SQUARE = {"project_tokens": False, "project_hidden": False, "projection_size": 14, "cell_size": 14}
+TWO_MIXES = {"hidden_size": 3, "mix_at_output": True}
+SINGLETONS = {"max_span_width": 3, "read_across_sentences": True, "allow_crossing": True, "keep_singletons": True}
+# And what these settings leave out: by name the case, and what is changed of it.
+VARIANTS = {
+    **{name: (name, {}) for name in CASES},
+    "words alone": ("base", {**WORDS_ALONE, "mixed_layers": "top", "mix_normalization": "batch"}),
+    "aligned": ("base", {"align_layers": True, "mixed_layers": "average", "filter_activation": "tanh"}),
+    "no skips": ("base", {"num_hidden_layers": 3, "use_skip_connections": False, "forget_bias": 0.3}),
+    "no projections": ("pretraining", SQUARE),
+    "pooled": ("texts", headed("sequence_classification")),
+    "pooled pairs": ("pairs", headed("sequence_classification", encoder="pooled_pairs")),
+    "pairs, two mixes": ("pairs", headed("sequence_classification", encoder="esim", **TWO_MIXES)),
+    "pairs, no ELMo": ("pairs", headed("sequence_classification", encoder="esim", use_elmo=False, **CHARACTERS)),
+    "texts, one mix": ("texts", headed("sequence_classification", encoder="bcn", hidden_size=3)),
+    "answers by self-attention": ("answers by BiDAF", headed("question_answering", hidden_size=3)),
+    "answers, 2 mixes": ("answers by BiDAF", headed("question_answering", reader="bidaf", **TWO_MIXES)),
+    "tags": ("tokens", headed("token_classification", lstm_layers=2, mix_at_output=True)),
+    "small tags": ("tokens", headed("token_classification", lstm_layers=2, lstm_size=3)),
+    "tags without a biLSTM": ("tokens", headed("token_classification")),
+    "singletons": ("coreference", headed("coreference", mention_loss=2.0, **SINGLETONS)),
+    "roles, two mixes": ("roles", headed("semantic_role_labeling", find_predicates=True, **TWO_MIXES)),
+    "roles, no ELMo": ("roles", headed("semantic_role_labeling", hidden_size=3, use_elmo=False, **CHARACTERS)),
+}
 
 
 def config_of(name: str, **changes: Any):
@@ -115,8 +142,9 @@ def config_of(name: str, **changes: Any):
 
 
 def build(name: str, dtype: torch.dtype = torch.float32, **changes: Any):
-    """A model in evaluation mode with weights that show any mistake, its word tables filled."""
-    model = make_model(CASES[name].cls, dtype, **{**CASES[name].fields, **changes})
+    """The model of a case or variant, in evaluation mode, its weights showing any mistake, its word tables filled."""
+    case, its_changes = VARIANTS[name]
+    model = make_model(CASES[case].cls, dtype, **{**CASES[case].fields, **its_changes, **changes})
     if isinstance(model, ElmoForCausalLM):
         model.words = WORDS
     for module in model.modules():
@@ -141,10 +169,12 @@ def without_dropout(model):
     return model
 
 
-def features_of(name: str) -> list[dict[str, Any]]:
+def features_of(name: str, empty: bool = False) -> list[dict[str, Any]]:
     """Rows as a data set has them, lists of numbers, with all that the class learns from but mentions."""
-    case = CASES[name]
-    texts = zip(SENTENCES, OTHERS, strict=True) if case.reads_pairs else ([words] for words in SENTENCES)
+    case, (firsts, seconds) = CASES[VARIANTS[name][0]], (SENTENCES, OTHERS)
+    if empty:
+        firsts, seconds = firsts + EMPTY, seconds + EMPTY_OTHERS
+    texts = zip(firsts, seconds, strict=True) if case.reads_pairs else ([words] for words in firsts)
     return [_feature(case.cls, number, words) for number, words in enumerate(texts)]
 
 
@@ -163,7 +193,7 @@ def _feature(cls: type, number: int, texts) -> dict[str, Any]:
         feature["labels"] = number % 3
     elif cls is ElmoForQuestionAnswering:
         places = [place for place, second in enumerate(feature["token_type_ids"]) if second and is_word[place]]
-        feature["start_positions"], feature["end_positions"] = places[0], places[-1]
+        feature["start_positions"], feature["end_positions"] = (places[0], places[-1]) if places else (-100, -100)
     elif cls is ElmoForCoreferenceResolution:
         feature["speaker_ids"] = [number] * len(is_word)
     if cls is ElmoForSemanticRoleLabeling:
@@ -187,14 +217,14 @@ def _pad(feature: dict[str, Any], amount: int, side: str) -> dict[str, Any]:
             filler = [[0] * len(value[0])] if is_word else [FILLERS.get(key, 1 if key == "input_ids" else -100)]
             padded[key] = amount * filler + value if side == "left" else value + amount * filler
         else:
-            padded[key] = value + amount * (key.endswith("_positions") and side == "left")
+            padded[key] = value + amount * (key.endswith("_positions") and side == "left" and value >= 0)
     return padded
 
 
-def make_batch(name: str, **how: Any) -> dict[str, torch.Tensor]:
+def make_batch(name: str, empty: bool = False, **how: Any) -> dict[str, torch.Tensor]:
     """All rows of a case as one batch, with what is learned from them; arguments as `collate`'s."""
-    batch = collate(features_of(name), **how)
-    if CASES[name].cls is ElmoForCoreferenceResolution:
+    batch = collate(features_of(name, empty), **how)
+    if CASES[VARIANTS[name][0]].cls is ElmoForCoreferenceResolution:
         batch["labels"] = torch.tensor([MENTIONS])
     return batch
 

@@ -5,6 +5,7 @@ import copy
 import functools
 import json
 import math
+import random
 import re
 
 import numpy as np
@@ -16,6 +17,7 @@ from class_cases import (
     LABELLED,
     LEARNERS,
     ROW_BY_ROW,
+    VARIANTS,
     WORDS,
     build,
     collate,
@@ -44,7 +46,7 @@ from hf_elmo import (
     ElmoForSequenceClassification,
     ElmoModel,
 )
-from hf_elmo.model.modeling_elmo import ElmoCharacterFilters, ElmoProjectedLSTM
+from hf_elmo.model.modeling_elmo import ElmoCharacterFilters, ElmoProjectedLSTM, pack_layers
 from hf_elmo.model.modeling_elmo_srl import ElmoHighwayLSTMLayer
 from hf_elmo.model.modeling_elmo_tasks import ElmoDense, ElmoTrilinear
 
@@ -77,6 +79,14 @@ def unwritten_memory_is_nan():
         yield
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def class_of(name: str) -> type:
+    return CASES[VARIANTS[name][0]].cls
+
+
+# Of a document there is one to a batch.
+ROWS = [name for name in VARIANTS if VARIANTS[name][0] in ROW_BY_ROW]
 
 
 def start(name: str, seed: int) -> dict[str, Tensor]:
@@ -345,29 +355,52 @@ def test_evaluation_gives_the_same_every_time_and_training_does_not(name):
     assert not all(torch.equal(once[key], twice[key]) for key in once)
 
 
-def rows_of(output, mask: Tensor) -> list[dict[str, Tensor]]:
-    """Of each row of a batch the outputs for its words, and those for the whole row."""
-    return [
-        {
-            key: tensor[row][mask[row]] if tensor.shape[: mask.ndim] == mask.shape else tensor[row]
-            for key, tensor in tensors_of(output)
-        }
-        for row in range(len(mask))
-    ]
+def scatter(batch: dict[str, Tensor], extra: int, seed: int) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """The same words at other places, and these: padding anywhere, a pair's texts mixed, each in its order."""
+    draw, mask = random.Random(seed), batch["attention_mask"].bool()
+    moved = {key: torch.cat([torch.zeros_like(each), each[:, :extra] * 0], dim=1) for key, each in batch.items()}
+    places = []
+    for row, is_word in enumerate(mask):
+        kinds = batch["token_type_ids"][row, is_word].tolist() if "token_type_ids" in batch else [0] * sum(is_word)
+        draw.shuffle(kinds)
+        chosen = torch.tensor(sorted(draw.sample(range(mask.shape[1] + extra), len(kinds))))
+        places.append(chosen[torch.tensor(kinds).argsort(stable=True)])
+        for key, value in batch.items():
+            moved[key][row, places[row]] = value[row, is_word]
+    return moved, places
 
 
-@pytest.mark.parametrize("name", ROW_BY_ROW)
-def test_a_row_alone_is_the_row_of_a_batch_however_it_is_padded(name):
-    model = shared(name, dtype=torch.float64)
-    batches = [make_inputs(name, side=side, extra=extra) for side, extra in (("right", 0), ("left", 0), ("left", 2))]
-    batches.append(make_inputs(name, extra=3))
-    together = [rows_of(model(**batch), batch["attention_mask"].bool()) for batch in batches]
-    plain = batches[0]
-    for row, length in enumerate(plain["attention_mask"].sum(dim=1).tolist()):
-        alone = {key: value[row : row + 1, :length] for key, value in plain.items()}
-        (wanted,) = rows_of(model(**alone), alone["attention_mask"].bool())
-        for rows in together:
-            assert_same_outputs(rows[row], wanted)
+@pytest.mark.parametrize("name", [name for name in ROWS if VARIANTS[name][1].get("mix_normalization") != "batch"])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_said_of_a_row_depends_on_its_words_and_their_order_alone(name, seed):
+    model, batch = shared(name, dtype=torch.float64), make_inputs(name)
+    moved, places = scatter(batch, seed, seed)
+    together = outputs_of(model, moved)
+    for row, is_word in enumerate(batch["attention_mask"].bool()):
+        wanted = outputs_of(model, {key: value[row, is_word].unsqueeze(0) for key, value in batch.items()})
+        for key, tensor in together.items():
+            is_per_word = tensor.shape[:2] == moved["attention_mask"].shape
+            assert_close(tensor[row, places[row]] if is_per_word else tensor[row], wanted[key][0], torch.float64)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_texts_without_words_are_read(name):
+    model, batch = build(name, freeze_bilm=False), make_batch(name, empty=True)
+    loss = loss_of(model(**batch))
+    gradients = torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad], allow_unused=True)
+    assert loss.isfinite() and all(gradient is None or gradient.isfinite().all() for gradient in gradients)
+
+
+@pytest.mark.parametrize("name", [name for name in VARIANTS if not issubclass(class_of(name), ElmoForPreTraining)])
+def test_layers_that_were_computed_before_give_the_same_without_the_bilm(name):
+    model, batch = build(name), make_inputs(name)
+    wanted = outputs_of(model, batch)
+    _, layers, _ = model.base_model.run_layers(
+        batch["input_ids"], batch["attention_mask"], token_type_ids=batch.get("token_type_ids")
+    )
+    model.base_model.bilm.register_forward_hook(lambda *_: pytest.fail("the biLM was run"))
+    found = outputs_of(model, {**batch, "packed_layers": pack_layers(layers)})
+    assert_same_outputs(found, {key: value for key, value in wanted.items() if "state" not in key.split(".")})
 
 
 @each_class
@@ -546,28 +579,11 @@ def test_a_trainer_that_resumes_ends_where_one_that_ran_through_does(name, tmp_p
 # Compiling, exporting, tracing
 
 
-# What the small settings of the classes leave out: by name the case, and what is changed of it.
-VARIANTS = {
-    "mixes of batches": ("base", {"mix_normalization": "batch"}),
-    "no projections": (
-        "pretraining",
-        {"project_tokens": False, "project_hidden": False, "projection_size": 14, "cell_size": 14},
-    ),
-    "a label for each word by itself": (
-        "tokens",
-        {"freeze_bilm": False, "head": {"type": "token_classification", "lstm_layers": 2, "lstm_size": 3}},
-    ),
-    "words without a biLSTM": ("tokens", {"head": {"type": "token_classification"}}),
-}
-
-
 # The spans of a document are chosen by their scores, one by one.
-MODELS = {**{name: (name, {}) for name in CASES if name != "coreference"}, **VARIANTS}
-
-
+MODELS = [*ROW_BY_ROW, "words alone", "no projections", "small tags", "tags without a biLSTM"]
 # The quick tests compile the model with word vectors, the pre-training one and a tagger with a biLSTM, and export the
 # base; the slow ones all.
-COMPILED = ("word vectors", "pretraining", "a label for each word by itself")
+COMPILED = ("word vectors", "pretraining", "small tags")
 EXPORTED = ("base",)
 
 
@@ -578,8 +594,7 @@ def each_model(quick):
 
 def make_model(name: str) -> torch.nn.Module:
     """Without dropout: torch.compile draws other random numbers."""
-    case, changes = MODELS[name]
-    return without_dropout(build(case, **changes))
+    return without_dropout(build(name))
 
 
 def assert_same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
@@ -590,7 +605,7 @@ def assert_same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor])
 
 @each_model(COMPILED)
 def test_a_compiled_model_is_one_graph_with_the_same_numbers_and_gradients(name):
-    model, batch = make_model(name).train(), make_batch(MODELS[name][0], side="left")
+    model, batch = make_model(name).train(), make_batch(name, side="left")
     torch._dynamo.reset()
     results = []
     for function in (model, torch.compile(model, fullgraph=True, backend="eager")):
@@ -615,22 +630,21 @@ def test_a_compiled_model_carries_its_state():
 @pytest.mark.skipif(torch.__version__.startswith("2.6"), reason="torch 2.6 exports no open number of sentences")
 @each_model(EXPORTED)
 def test_an_exported_model_takes_batches_of_any_size(name):
-    case, model = MODELS[name][0], make_model(name)
-    batch = make_inputs(case)
+    model, batch = make_model(name), make_inputs(name)
     # Two special tokens and a word; other sizes that are small make torch.export expect no others.
     sizes = {0: torch.export.Dim("sentences"), 1: torch.export.Dim("words", min=3)}
     with torch.no_grad():
         exported = torch.export.export(model, (), batch, dynamic_shapes=dict.fromkeys(batch, sizes)).module()
         for rows, extra in ((slice(2), 0), (slice(3), 1), (slice(None), 4)):
-            other = collate((2 * features_of(case))[rows], extra=extra)
+            other = collate((2 * features_of(name))[rows], extra=extra)
             other = {key: value for key, value in other.items() if key in batch}
             assert_same(dict(tensors_of(exported(**other))), dict(tensors_of(model(**other))))
 
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_a_model_can_be_recorded_by_jit_trace():
-    model = make_model("a label for each word by itself")
-    batch, other = (make_inputs("tokens", side=side) for side in ("right", "left"))
+    model = make_model("small tags")
+    batch, other = (make_inputs("small tags", side=side) for side in ("right", "left"))
     model.config.return_dict = False
     with torch.no_grad():
         traced = torch.jit.trace(model, tuple(batch.values()))

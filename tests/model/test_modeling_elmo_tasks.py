@@ -2,17 +2,17 @@
 
 import functools
 import itertools
-import random
 
 import pytest
 import torch
+from class_cases import make_inputs, shared
 from conftest import make_tiny_config
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from model_cases import LAYERS, assert_close, encode, make_model, random_rows, sentence_lists
+from model_cases import LAYERS, assert_close, encode, make_model, sentence_lists
 from refusals import assert_refused
-from tolerances import BFLOAT16, LOSS_FLOAT32, REORDERED_FLOAT32, REORDERED_FLOAT64
+from tolerances import BFLOAT16, LOSS_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 from torch.nn import functional as F
 
@@ -20,16 +20,15 @@ from hf_elmo import (
     ElmoCharTokenizer,
     ElmoCRF,
     ElmoForQuestionAnswering,
+    ElmoForSemanticRoleLabeling,
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
     QuestionAnsweringHead,
-    SequenceClassificationHead,
-    TokenClassificationHead,
+    SemanticRoleLabelingHead,
 )
-from hf_elmo.model.modeling_elmo import pack_layers
+from hf_elmo.model.modeling_elmo_srl import ElmoHighwayLSTM, _HighwaySteps
 from hf_elmo.model.modeling_elmo_tasks import (
     SCHEMES,
-    TEXT_ENCODERS,
     ElmoTaskGRU,
     ElmoTaskLSTM,
     ElmoVariationalDropout,
@@ -215,14 +214,17 @@ def test_gradients_are_those_of_the_definition():
 D, H = 3, 4
 
 
-LIBRARY = {ElmoTaskLSTM: nn.LSTM, ElmoTaskGRU: nn.GRU}
+RECURRENCES = {"LSTM": ElmoTaskLSTM, "GRU": ElmoTaskGRU, "highway": ElmoHighwayLSTM}
 masks_of_rnn = st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=1, max_size=4).map(torch.tensor)
-both_kinds = pytest.mark.parametrize("kind", LIBRARY, ids=lambda kind: kind.kind)
+each_kind = pytest.mark.parametrize("kind", RECURRENCES)
 
 
-def make_encoder(kind, num_layers=2, dropout=0.0, dtype=torch.float64):
+def make_encoder(kind, dropout=0.0, dtype=torch.float64):
     torch.manual_seed(1)
-    return kind(D, H, num_layers, dropout).to(dtype)
+    encoder = RECURRENCES[kind](D, H, 2, dropout).to(dtype)
+    for parameter in encoder.parameters():
+        nn.init.uniform_(parameter, -0.7, 0.7)
+    return encoder
 
 
 def outputs_and_gradients(run, encoder, vectors):
@@ -238,11 +240,12 @@ def assert_all_close(found, wanted, tolerance):
         torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
 
 
-@both_kinds
+@each_kind
 @examples(10)
-@given(mask=masks_of_rnn)
-def test_the_fast_run_is_the_readable_one_with_its_gradients(kind, mask):
-    encoder = make_encoder(kind)
+@given(mask=masks_of_rnn, dropout=st.sampled_from([0.0, 0.4]))
+def test_the_fast_run_is_the_readable_one_with_its_gradients(kind, mask, dropout):
+    """With the same draws of dropout too, where that is drawn for a sentence and not for each word."""
+    encoder = make_encoder(kind, dropout if kind == "highway" else 0.0)
     vectors = torch.randn(*mask.shape, D, dtype=torch.float64)
     fast, readable = (
         outputs_and_gradients(lambda inputs, run=run: run(inputs, mask), encoder, vectors)
@@ -251,7 +254,7 @@ def test_the_fast_run_is_the_readable_one_with_its_gradients(kind, mask):
     assert_all_close(fast, readable, 10 * REORDERED_FLOAT64)
 
 
-@both_kinds
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_what_runs_on_a_gpu_is_what_runs_here(kind):
     encoder = make_encoder(kind)
     mask = torch.tensor([[True, True, False, True], [False, True, False, False]])
@@ -262,8 +265,8 @@ def test_what_runs_on_a_gpu_is_what_runs_here(kind):
     assert_all_close(fast, library, 10 * REORDERED_FLOAT64)
 
 
-@both_kinds
-def test_dropout_lies_between_layers_while_training_alone(kind):
+@each_kind
+def test_dropout_is_that_of_training_alone(kind):
     encoder, mask = make_encoder(kind, dropout=0.5), torch.ones(2, 6, dtype=torch.bool)
     vectors = torch.randn(2, 6, D, dtype=torch.float64)
     assert not torch.equal(encoder(vectors, mask), encoder(vectors, mask))
@@ -271,15 +274,32 @@ def test_dropout_lies_between_layers_while_training_alone(kind):
     assert torch.equal(encoder(vectors, mask), encoder(vectors, mask))
 
 
-@both_kinds
+@each_kind
 def test_autocast_leaves_the_steps_in_the_weights_precision(kind):
     encoder, mask = make_encoder(kind, dtype=torch.float32), torch.ones(2, 6, dtype=torch.bool)
     vectors = torch.randn(2, 6, D)
     plain = encoder(vectors, mask)
     with torch.autocast("cpu", torch.bfloat16):
         cast = encoder(vectors.bfloat16(), mask)
+        cast.sum().backward()
     assert cast.dtype == torch.float32
     torch.testing.assert_close(cast, plain, rtol=0, atol=BFLOAT16)
+
+
+@pytest.mark.parametrize("kept", [None, torch.tensor([[1.0, 0, 2, 1]] * 3, dtype=torch.float64)])
+def test_the_written_gradients_are_those_of_finite_differences(kept):
+    order = order_words(torch.tensor([[1, 1, 1], [0, 1, 1], [1, 0, 0]]).bool())
+    inputs = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in ((6, 5 * H), (6, H), (5 * H, H))]
+    assert torch.autograd.gradcheck(lambda *inputs: _HighwaySteps.apply(*inputs, kept, order), inputs)
+
+
+def test_recurrent_dropout_is_one_for_all_words_and_leaves_what_goes_up():
+    layer, inputs = ElmoHighwayLSTM(D, H, 1, 0.0).double().layers[0], torch.randn(1, 1, D, dtype=torch.float64)
+    for parameter in layer.parameters():
+        torch.nn.init.uniform_(parameter, -0.7, 0.7)
+    one = torch.ones(1, 1, dtype=torch.bool)
+    # The first word has nothing that comes back: its output is whole.
+    assert torch.equal(layer.scan(inputs, one, torch.zeros(1, H, dtype=torch.float64)), layer.scan(inputs, one))
 
 
 # Token classification
@@ -296,17 +316,6 @@ def test_the_loss_is_the_mean_over_words_with_a_label():
     # The loss is computed in float32 whatever the model's precision.
     assert output.loss.item() == pytest.approx(wanted.item(), rel=LOSS_FLOAT32)
     assert torch.equal(model(**batch, labels=labels.int()).loss, output.loss)
-
-
-def test_a_row_without_words_passes_the_bilstm():
-    model = make_model(ElmoForTokenClassification, head=TokenClassificationHead(lstm_layers=1, lstm_size=5))
-    ids = random_rows(2, 3)
-    full = model(ids[:1]).logits
-    half = model(ids, torch.tensor([[1, 1, 1], [0, 0, 0]])).logits
-    assert_close(half[:1], full, torch.float32)
-    # Zeros went into the classifier where there is no word.
-    assert torch.equal(half[1], model.classifier.bias.expand(3, -1))
-    assert torch.equal(model(ids, torch.zeros(2, 3).long()).logits, model.classifier.bias.expand(2, 3, -1))
 
 
 NAMES = labels_of(["x", "y"], "BIOES")
@@ -405,65 +414,7 @@ def test_variational_dropout_leaves_out_the_same_features_of_all_words_of_a_row(
     torch.testing.assert_close(dropped[kept], 2 * vectors[kept])
     assert torch.equal(ElmoVariationalDropout(0.5).eval()(vectors), vectors)
     # As Chen et al. (2017) have it on all that they read.
-    assert isinstance(shared("esim").dropout, ElmoVariationalDropout)
-
-
-SMALL = {"hidden_size": 3, "character_filters": ((2, 3),), "character_embedding_size": 2}
-READERS = {
-    "self_attention": QuestionAnsweringHead(**SMALL),
-    "self_attention, two mixes": QuestionAnsweringHead(mix_at_output=True, **SMALL),
-    "bidaf": QuestionAnsweringHead(reader="bidaf", **SMALL),
-    "bidaf, two mixes": QuestionAnsweringHead(reader="bidaf", mix_at_output=True, **SMALL),
-    "bidaf, no ELMo": QuestionAnsweringHead(reader="bidaf", use_elmo=False, **SMALL),
-}
-HEADS = {
-    **{name: SequenceClassificationHead(encoder=name, **SMALL) for name in TEXT_ENCODERS},
-    "bcn, two mixes": SequenceClassificationHead(encoder="bcn", mix_at_output=True, **SMALL),
-    "esim, two mixes": SequenceClassificationHead(encoder="esim", mix_at_output=True, **SMALL),
-    "esim, no ELMo": SequenceClassificationHead(encoder="esim", use_elmo=False, **SMALL),
-    **READERS,
-}
-QUESTIONS = [["a", "bc"], ["é", "a", "b", "c"], ["d"]]
-CONTEXTS = [["d", "e", "f", "aa", "b"], ["c"], ["a", "bb", "c"]]
-each_head = pytest.mark.parametrize("name", HEADS)
-
-
-@functools.cache
-def shared(name: str):
-    """In evaluation mode, with weights that show any mistake; for tests that change nothing."""
-    cls = ElmoForQuestionAnswering if name in READERS else ElmoForSequenceClassification
-    return make_model(cls, torch.float64, head=HEADS[name], num_labels=3)
-
-
-def encode_rows(model, texts, others=None) -> dict:
-    """Texts, pairs or contexts with their questions, as the model reads them."""
-    others = others or [text[1:][::-1] for text in texts]
-    rows = [texts, others] if model.reads_pairs else [texts]
-    rows = rows[::-1] if isinstance(model, ElmoForQuestionAnswering) else rows
-    return dict(ElmoCharTokenizer()(*rows, is_split_into_words=True, padding=True, return_tensors="pt"))
-
-
-def context_places(batch: dict) -> list[list[int]]:
-    """Of each row, the places of the context's words: between the two last special."""
-    is_second = batch["token_type_ids"].bool() & batch["attention_mask"].bool()
-    return [row.nonzero().flatten().tolist()[1:-1] for row in is_second]
-
-
-def scores_of_rows(model, batch, **arguments) -> list[torch.Tensor]:
-    """The logits of each row; of answers those of the context's words, (words, 2), beside which all are masked out."""
-    output = model(**batch, **arguments)
-    if not isinstance(model, ElmoForQuestionAnswering):
-        return list(output.logits)
-    both = torch.stack([output.start_logits, output.end_logits], dim=-1)
-    places = context_places(batch)
-    for row, wanted in zip(both, places, strict=True):
-        assert (row > torch.finfo(row.dtype).min).all(dim=1).nonzero().flatten().tolist() == wanted
-        assert (row > torch.finfo(row.dtype).min).any(dim=1).sum() == len(wanted)
-    return [both[row, each] for row, each in enumerate(places)]
-
-
-def assert_close_of_texts(found, wanted, tolerance=REORDERED_FLOAT64):
-    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance)
+    assert isinstance(shared("pairs").dropout, ElmoVariationalDropout)
 
 
 @pytest.mark.parametrize(
@@ -481,8 +432,7 @@ def test_the_loss_is_that_of_the_kind_of_labels(labels, num_labels, kind, loss):
     asked_for, _, kind = kind.rpartition(" ")
     fields = {"num_labels": num_labels, "problem_type": kind if asked_for else None}
     model = make_model(ElmoForSequenceClassification, **fields)
-    batch = encode_rows(model, [["a", "b", "c"], ["d"]])
-    output = model(**batch, labels=labels)
+    output = model(**encode([["a", "b", "c"], ["d"]]), labels=labels)
     if loss is None:
         loss = nn.functional.binary_cross_entropy_with_logits
     elif kind == "single_label_classification":
@@ -493,21 +443,21 @@ def test_the_loss_is_that_of_the_kind_of_labels(labels, num_labels, kind, loss):
     assert model.config.problem_type == kind
 
 
-@pytest.mark.parametrize("name", ["pooled_pairs", "esim", "self_attention"])
-def test_single_texts_are_refused_where_pairs_are_read(name):
-    batch = dict(ElmoCharTokenizer()("a b", return_tensors="pt"))
-    named = ("token_type_ids", "text_pair", *([name] if name not in READERS else []))
-    assert_refused(ValueError, named, shared(name), **batch)
+@pytest.mark.parametrize(("name", "named"), [("pooled pairs", "pooled_pairs"), ("pairs", "esim"), ("answers", "pairs")])
+def test_single_texts_are_refused_where_pairs_are_read(name, named):
+    assert_refused(ValueError, ("token_type_ids", "text_pair", named), shared(name), **encode([["a", "b"]]))
 
 
 def test_the_loss_of_answers_is_the_mean_over_the_rows_with_one_and_no_other_places_are_taken():
-    model = shared("self_attention")
-    batch = encode_rows(model, CONTEXTS, QUESTIONS)
-    places = context_places(batch)
-    start, end = torch.tensor([places[0][1], -100, places[2][0]]), torch.tensor([places[0][3], -100, places[2][2]])
+    model, batch = shared("answers"), make_inputs("answers")
+    is_context = batch["token_type_ids"].bool() & batch["attention_mask"].bool()
+    places = [row.nonzero().flatten().tolist()[1:-1] for row in is_context]  # between the two last special tokens
+    start, end = torch.tensor([places[0][0], -100, places[2][0]]), torch.tensor([places[0][1], -100, places[2][0]])
     output = model(**batch, start_positions=start, end_positions=end)
+    for logits in (output.start_logits, output.end_logits):
+        assert [row.nonzero().flatten().tolist() for row in logits > torch.finfo(logits.dtype).min] == places
     wanted = [F.cross_entropy(output.start_logits, start), F.cross_entropy(output.end_logits, end)]
-    assert_close_of_texts(output.loss.double(), torch.stack(wanted).mean(), REORDERED_FLOAT32)
+    assert_close(output.loss, torch.stack(wanted).mean(), torch.float32)
     nothing = torch.full((3,), -100)
     assert model(**batch, start_positions=nothing, end_positions=nothing).loss == 0
     assert model(**batch).loss is None
@@ -515,7 +465,10 @@ def test_the_loss_of_answers_is_the_mean_over_the_rows_with_one_and_no_other_pla
         given = {"start_positions": start, "end_positions": torch.tensor([wrong, -100, -100])}
         assert_refused(ValueError, ("positions", str(wrong)), model, **batch, **given)
     # A word that looks like a special token can be an answer.
-    scores_of_rows(model, encode_rows(model, [["<S>", "b", "</S>", "c"]], [["a", "</S>"]]))
+    texts = ([["a", "</S>"]], [["<S>", "b", "</S>"]])
+    alike = ElmoCharTokenizer()(*texts, is_split_into_words=True, return_tensors="pt")
+    logits = model(**alike).start_logits[0]
+    assert (logits > torch.finfo(logits.dtype).min).nonzero().flatten().tolist() == [5, 6, 7]
 
 
 scores = st.floats(-5, 5, width=32)
@@ -550,53 +503,59 @@ def test_the_best_spans_are_those_of_brute_force(data, rows, length, bound):
 def test_the_model_keeps_to_its_settings_bound():
     start, end = torch.zeros(1, 6), torch.tensor([[0.0, 0.1, 0.2, 0.3, 0.4, 9.0]])
     start[0, 0] = 5.0
-    model = make_model(ElmoForQuestionAnswering, head=QuestionAnsweringHead(max_answer_words=2, **SMALL))
+    model = make_model(ElmoForQuestionAnswering, head=QuestionAnsweringHead(max_answer_words=2))
     assert [int(place) for place in model.best_spans(start, end)[:2]] == [4, 5]
     assert [int(place) for place in best_spans(start, end)[:2]] == [0, 5]
 
 
-def scatter_words(batch: dict, length: int, seed: int) -> dict:
-    """The same words at other places: padding anywhere, the words of a pair's sentences mixed, each in its order."""
-    draw = random.Random(seed)
-    types = batch.get("token_type_ids", torch.zeros_like(batch["attention_mask"]))
-    moved = {key: value.new_zeros(value.shape[0], length, *value.shape[2:]) for key, value in batch.items()}
-    for row, mask in enumerate(batch["attention_mask"].bool()):
-        sentences = [torch.nonzero(mask & (types[row] == kind)).flatten().tolist() for kind in (0, 1)]
-        order = draw.sample([0] * len(sentences[0]) + [1] * len(sentences[1]), int(mask.sum()))
-        for place, kind in zip(sorted(draw.sample(range(length), len(order))), order, strict=True):
-            source = sentences[kind].pop(0)
-            for key, value in batch.items():
-                moved[key][row, place] = value[row, source]
-    return moved
+# Semantic roles
 
 
-@each_head
-@examples(7)
-@given(texts=sentence_lists, extra=st.integers(0, 3), seed=st.integers(0, 99))
-def test_scores_depend_on_the_words_and_their_order_alone(name, texts, extra, seed):
-    model = shared(name)
-    batch = encode_rows(model, texts)
-    together = scores_of_rows(model, batch)
-    scattered = scores_of_rows(model, scatter_words(batch, batch["input_ids"].shape[1] + extra, seed))
-    for row, text in enumerate(texts):
-        assert_close_of_texts(scattered[row], together[row])
-        assert_close_of_texts(scores_of_rows(model, encode_rows(model, [text]))[0], together[row])
+ROLES = ["O", "B-V", "I-V", "B-ARG0", "I-ARG0"]
+SMALL_ROLES = {"predicate_size": 2, "hidden_size": 3, "num_layers": 3, "finder_size": 4}
 
 
-@each_head
-def test_texts_without_words_are_read_and_layers_computed_before_give_the_same(name):
-    model = shared(name)
-    batch = encode_rows(model, [["a"], ["b"], [], []], [["a"], [], ["c", "d"], []])
-    targets = {"labels": torch.tensor([0, 1, 2, 0])}
-    if name in READERS:
-        places = torch.tensor([*(row[0] for row in context_places(batch)[:2]), -100, -100])
-        targets = {"start_positions": places, "end_positions": places}
-    loss = model(**batch, **targets).loss
-    gradients = torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad])
-    assert loss.isfinite() and all(gradient.isfinite().all() for gradient in gradients)
-    _, layers, _ = model.elmo.run_layers(**batch)
-    handle = model.elmo.bilm.register_forward_hook(lambda *_: pytest.fail("the biLM was run"))
-    found = scores_of_rows(model, batch, packed_layers=pack_layers(layers))
-    handle.remove()
-    for one, other in zip(found, scores_of_rows(model, batch), strict=True):
-        assert_close_of_texts(one, other)
+def make_labeller(head=None, **fields) -> ElmoForSemanticRoleLabeling:
+    head = SemanticRoleLabelingHead(**{**SMALL_ROLES, **(head or {})})
+    return make_model(ElmoForSemanticRoleLabeling, head=head, id2label=dict(enumerate(ROLES)), **fields)
+
+
+def encode_predicates(sentences) -> dict:
+    """Sentences with the last word of each as its predicate."""
+    batch = ElmoCharTokenizer()(sentences, is_split_into_words=True, padding=True, return_tensors="pt")
+    batch["predicate_mask"] = torch.zeros_like(batch["attention_mask"])
+    for row, words in enumerate(sentences):
+        batch["predicate_mask"][row, len(words)] = 1
+    return dict(batch)
+
+
+def test_the_loss_is_the_mean_over_labelled_words_and_that_of_the_finder_beside_it():
+    model = make_labeller({"find_predicates": True})
+    batch = encode_predicates([["a", "b"], ["c"]])
+    labels = torch.tensor([[-100, 3, 1, -100], [-100, 1, -100, -100]])
+    output = model(**batch, labels=labels)
+    log_probs = output.logits.log_softmax(-1)
+    assert_close(output.loss, -(log_probs[0, 1, 3] + log_probs[0, 2, 1] + log_probs[1, 1, 1]) / 3, torch.float32)
+    both = model(**batch, labels=labels, all_predicates=batch["predicate_mask"])
+    odds = output.predicate_logits
+    of_finder = -(odds[0, 2].sigmoid().log() + odds[1, 1].sigmoid().log() + (-odds[0, 1]).sigmoid().log()) / 3
+    assert_close(both.loss, output.loss + of_finder, torch.float32)
+    assert torch.isneginf(odds[:, [0, 3]]).all() and torch.isneginf(odds[1, 2])
+
+
+def test_the_best_labels_are_those_of_a_crf_that_has_the_rules_of_the_scheme_alone():
+    model = make_labeller()
+    batch = ElmoCharTokenizer(padding_side="left")(["a b c", "d"], padding=True, return_tensors="pt")
+    logits = 3 * torch.randn(20, 2, 5, len(ROLES))
+    is_word = torch.tensor([[0, 1, 1, 1, 0], [0, 0, 0, 1, 0]]).bool()
+    for each in logits:
+        found = model.decode(each, batch["input_ids"], batch["attention_mask"])
+        assert torch.equal(found, ElmoCRF(ROLES, "IOB2").decode(each, is_word)[0])
+
+
+def test_what_makes_no_sense_is_refused_by_name():
+    model, batch = make_labeller(), encode_predicates([["a"]])
+    del batch["predicate_mask"]
+    assert_refused(ValueError, "predicate_mask", model, **batch)
+    config = make_tiny_config(head=SemanticRoleLabelingHead(**SMALL_ROLES), id2label={0: "O", 1: "PER"})
+    assert_refused(ValueError, "PER", ElmoForSemanticRoleLabeling, config)
