@@ -1579,13 +1579,13 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def embed(
         self,
         input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        state: ElmoState | None = None,
+        attention_mask: Tensor | None,
+        token_type_ids: Tensor | None,
+        packed_layers: Tensor | None,
         output_hidden_states: bool | None = None,
-        token_type_ids: Tensor | None = None,
-        packed_layers: Tensor | None = None,
+        **kwargs: Any,
     ) -> ElmoEmbeddingsOutput:
-        """Check a batch and give the vectors of its words; arguments as `ElmoModel`'s."""
+        """Check a batch and give the vectors of its words; arguments as `ElmoModel`'s, with all that a forward has."""
         if not self.reads_pairs and not is_traced() and has_pairs(token_type_ids):
             raise ValueError(
                 f"token_type_ids marks second texts of pairs, but this {type(self).__name__} reads single texts; give "
@@ -1597,8 +1597,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             outputs = self.elmo(
                 input_ids,
                 attention_mask,
-                state,
-                output_hidden_states,
+                output_hidden_states=output_hidden_states,
                 token_type_ids=token_type_ids,
                 packed_layers=packed_layers,
                 return_dict=True,
@@ -1674,11 +1673,10 @@ class ElmoEmbeddings(ElmoTaskModel):
         self,
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
-        output_hidden_states: bool | None = None,
         *,
         token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
         **kwargs: Any,
     ) -> ElmoEmbeddingsOutput:
         """The vectors of the words of a batch; arguments as `ElmoModel`'s, without a state."""
-        return self.embed(input_ids, attention_mask, None, output_hidden_states, token_type_ids, packed_layers)
+        return self.embed(input_ids, attention_mask, token_type_ids, packed_layers, **kwargs)

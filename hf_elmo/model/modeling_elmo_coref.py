@@ -350,7 +350,6 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
         speaker_ids: Tensor | None = None,
-        output_hidden_states: bool | None = None,
         *,
         token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
@@ -364,7 +363,7 @@ class ElmoForCoreferenceResolution(ElmoTaskModel):
                 are left out.
             speaker_ids: A number for who says each word, (B, T), 0 for unknown; read with the head's `use_speakers`.
         """
-        read = self.embed(input_ids, attention_mask, None, output_hidden_states, token_type_ids, packed_layers)
+        read = self.embed(input_ids, attention_mask, token_type_ids, packed_layers, **kwargs)
         vectors, is_word = read.last_hidden_state, self.without_special(input_ids, read.mask)
         if not bool(is_word.any()):
             raise ValueError("input_ids holds no word but special tokens; leave empty documents out.")

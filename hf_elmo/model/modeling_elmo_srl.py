@@ -244,7 +244,6 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
-        output_hidden_states: bool | None = None,
         *,
         predicate_mask: Tensor | None = None,
         all_predicates: Tensor | None = None,
@@ -265,7 +264,7 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
                 "predicate_mask is None, but labels are those of a predicate's arguments; give 1 for the predicate and "
                 "0 for all other words. A model whose head has find_predicates=True can be asked for predicates alone."
             )
-        words = self.embed(input_ids, attention_mask, None, output_hidden_states, token_type_ids, packed_layers)
+        words = self.embed(input_ids, attention_mask, token_type_ids, packed_layers, **kwargs)
         is_word = self.without_special(input_ids, words.mask)
         losses = []
         logits = predicate_logits = None

@@ -21,7 +21,6 @@ from .configuration_elmo import ElmoConfig, QuestionAnsweringHead, SequenceClass
 from .modeling_elmo import (
     IGNORED_LABEL,
     ElmoHighway,
-    ElmoState,
     ElmoTaskModel,
     PackedOrder,
     PairSplitter,
@@ -717,20 +716,18 @@ class ElmoForTokenClassification(ElmoTaskModel):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
-        state: ElmoState | None = None,
-        output_hidden_states: bool | None = None,
         *,
         token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
-        """Score the K labels of each word; arguments as `ElmoModel`'s, and:
+        """Score the K labels of each word; arguments as `ElmoModel`'s without a state, and:
 
         Args:
             labels: Label ids, (B, T); -100 (special tokens, padding) is left out of the loss.
         Returns: Loss in nats per word and logits, (B, T, K).
         """
-        words = self.embed(input_ids, attention_mask, state, output_hidden_states, token_type_ids, packed_layers)
+        words = self.embed(input_ids, attention_mask, token_type_ids, packed_layers, **kwargs)
         vectors, mask = words.last_hidden_state, words.mask
         if self.lstm is not None:
             vectors = join(self.dropout(self.lstm(vectors, mask)), self.second_mix(words))
@@ -796,7 +793,6 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         labels: Tensor | None = None,
-        output_hidden_states: bool | None = None,
         *,
         token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
@@ -814,7 +810,7 @@ class ElmoForSequenceClassification(ElmoTaskModel):
                 f"token_type_ids is None, but the encoder {self.encoder_name!r} reads pairs; call the tokenizer with "
                 "text and text_pair, and pass on what it gives (an empty text_pair will do)."
             )
-        words = self.embed(input_ids, attention_mask, None, output_hidden_states, token_type_ids, packed_layers)
+        words = self.embed(input_ids, attention_mask, token_type_ids, packed_layers, **kwargs)
         mask = self.without_special(input_ids, words.mask, token_type_ids)
         vectors, mix = words.last_hidden_state, self.second_mix(words)
         if self.reads_pairs:
@@ -1009,7 +1005,6 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         attention_mask: Tensor | None = None,
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
-        output_hidden_states: bool | None = None,
         *,
         token_type_ids: Tensor | None = None,
         packed_layers: Tensor | None = None,
@@ -1029,7 +1024,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
                 "token_type_ids is None, but this model reads pairs of a question and a context; call the tokenizer "
                 "with text (the question) and text_pair (the context), and pass on what it gives."
             )
-        words = self.embed(input_ids, attention_mask, None, output_hidden_states, token_type_ids, packed_layers)
+        words = self.embed(input_ids, attention_mask, token_type_ids, packed_layers, **kwargs)
         mask = self.without_special(input_ids, words.mask, token_type_ids)
         is_question, is_answer = segment_masks(mask, token_type_ids)
         question, context = PairSplitter(is_question), PairSplitter(is_answer)
