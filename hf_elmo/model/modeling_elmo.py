@@ -1594,20 +1594,13 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         mixes = hidden_states = None
         parts: list[Tensor] = []
         if self.uses_elmo:
-            outputs = self.elmo(
-                input_ids,
-                attention_mask,
-                output_hidden_states=output_hidden_states,
-                token_type_ids=token_type_ids,
-                packed_layers=packed_layers,
-                return_dict=True,
-            )
-            mixes = tuple(map(self.dropout, outputs.elmo_representations[: self.num_read_mixes]))
-            hidden_states = outputs.hidden_states
+            mask, layers, _ = self.elmo.run_layers(input_ids, attention_mask, None, token_type_ids, packed_layers)
+            mixes = tuple(self.dropout(mix(layers, mask)) for mix in self.elmo.mixes[: self.num_read_mixes])
+            hidden_states = self._asked_for(layers, output_hidden_states)
             parts.append(mixes[0])
         else:
             check_input_ids(self.config, input_ids)
-        mask = self.elmo.word_mask(input_ids, attention_mask)
+            mask = self.elmo.word_mask(input_ids, attention_mask)
         if self.features.size:
             parts.append(self.dropout(self.features(input_ids, mask)))
         vectors = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
@@ -1626,17 +1619,14 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         """The mix for the output of the task's own layers, (B, T, 2P); None without `mix_at_output`."""
         return cast("tuple[Tensor, ...]", words.elmo_representations)[1] if self.output_mix_size else None
 
-    def is_special(self, input_ids: Tensor, mask: Tensor) -> Tensor:
-        """Where the special tokens stand, (B, T): at a sentence's ends, for a word may look like one."""
-        is_first, is_last = end_masks(mask)
-        # In no scheme does any other word hold these characters.
-        first = input_ids[..., 1]
-        return (is_first | is_last) & ((first == self.config.bos_token_id) | (first == self.config.eos_token_id))
-
     def without_special(self, input_ids: Tensor, mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """The mask without the special tokens of each text, or of both texts of each pair, (B, T)."""
+        """The mask without the special tokens at the ends of each text, or of both texts of each pair, (B, T)."""
+        # In no scheme does any other word hold these characters, but a word may look like a special token.
+        first = input_ids[..., 1]
+        is_word = (first != self.config.bos_token_id) & (first != self.config.eos_token_id)
         for of_text in (mask,) if token_type_ids is None else segment_masks(mask, token_type_ids):
-            mask = mask & ~self.is_special(input_ids, of_text)
+            is_first, is_last = end_masks(of_text)
+            mask = mask & (is_word | ~(is_first | is_last))
         return mask
 
     def _apply_freezing(self) -> None:
