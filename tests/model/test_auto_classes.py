@@ -12,7 +12,6 @@ import pytest
 import torch
 import transformers
 from class_cases import CASES, build, make_inputs, tensors_of
-from safetensors.torch import load_file
 from tolerances import REORDERED_FLOAT32
 from transformers import AutoConfig, AutoTokenizer, pipeline
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
@@ -90,9 +89,6 @@ def test_each_class_is_saved_with_the_code_that_it_needs_and_loaded_by_its_auto_
     assert type(tokenizer) is TOKENIZERS[name] and tokenizer.pre_tokenizer == "punctuation"
     model, report = getattr(transformers, AUTO_CLASSES[name]).from_pretrained(folder, output_loading_info=True)
     assert type(model) is cls and not any(report.values())
-    stored = load_file(folder / "model.safetensors")
-    assert set(stored) == set(model.state_dict())
-    assert all(torch.equal(tensor, stored[key]) for key, tensor in model.state_dict().items())
 
 
 # Fresh interpreters
