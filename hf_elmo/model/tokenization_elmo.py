@@ -574,6 +574,7 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         self.characters = None if characters is None else tuple(characters)
         self._scheme = ByteCharacters() if self.characters is None else DictionaryCharacters(self.characters)
         self._cache = CharIdCache(max_characters_per_word, self._scheme)
+        self._ids_of_names = self._make_vocabulary()
         self.pre_tokenizer = pre_tokenizer
         self.max_characters_per_word = max_characters_per_word
         self.do_lower_case = do_lower_case
@@ -600,33 +601,37 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         """True: encodings carry offsets and word ids, which is what transformers means by fast."""
         return True
 
-    @property
-    def vocab_size(self) -> int:
-        """Number of character ids, the padding id 0 included."""
-        return self._scheme.size
-
-    def get_vocab(self) -> dict[str, int]:
-        """The names of the character ids."""
+    def _make_vocabulary(self) -> dict[str, int]:
         return self._scheme.vocabulary()
 
     @property
+    def vocab_size(self) -> int:
+        """Number of ids, that of the padding included."""
+        return len(self._ids_of_names)
+
+    def get_vocab(self) -> dict[str, int]:
+        """The names of the ids."""
+        return dict(self._ids_of_names)
+
+    @property
     def pad_token_id(self) -> int:
-        """0: zeros are no word."""
-        return NO_WORD
+        """Of characters 0: zeros are no word."""
+        return self._ids_of_names[str(self.pad_token)]
 
     @property
     def bos_token_id(self) -> int:
-        """The character id that `<S>` is made of."""
-        return self._scheme.special[BOS_TOKEN]
+        """Of characters the one that `<S>` is made of."""
+        return self._ids_of_names[str(self.bos_token)]
 
     @property
     def eos_token_id(self) -> int:
-        """The character id that `</S>` is made of."""
-        return self._scheme.special[EOS_TOKEN]
+        """Of characters the one that `</S>` is made of."""
+        return self._ids_of_names[str(self.eos_token)]
 
     @property
     def all_special_ids(self) -> list[int]:
-        return [self.bos_token_id, self.eos_token_id, NO_WORD]
+        # Not that of `<UNK>`: a reader of generated text should see where a word is missing.
+        return list(dict.fromkeys((self.bos_token_id, self.eos_token_id, self.pad_token_id)))
 
     def _add_tokens(self, new_tokens: list[str] | list[AddedToken], special_tokens: bool = False) -> int:
         known = self.get_vocab()
@@ -650,10 +655,13 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         """Cut a text into its words, lower-cased and normalized where the tokenizer reads them so."""
         return cast("list[str]", self._lower_cased(self.cutter.pre_tokenize(text)))
 
-    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> list[int] | list[list[int]]:
-        """The C character ids of a word, or those of each of a list of words."""
-        rows = self.encode_words([tokens] if isinstance(tokens, str) else list(tokens)).tolist()
-        return rows[0] if isinstance(tokens, str) else rows
+    def convert_tokens_to_ids(self, tokens: Any) -> Any:
+        """The C character ids of a word, or those of each of a list of words; of words of a softmax the id of each."""
+        ids = self._ids_of([tokens] if isinstance(tokens, str) else list(tokens))
+        return ids[0] if isinstance(tokens, str) else ids
+
+    def _ids_of(self, words: Sequence[str]) -> list[Any]:
+        return self.encode_words(words).tolist()
 
     def convert_ids_to_tokens(
         self, ids: int | Sequence[int] | Sequence[Sequence[int]], skip_special_tokens: bool = False
@@ -681,25 +689,23 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
             return super().decode(token_ids, skip_special_tokens, **kwargs)
         return self._decode(token_ids, skip_special_tokens, **kwargs)
 
-    def build_inputs_with_special_tokens(
-        self, token_ids_0: list[list[int]], token_ids_1: list[list[int]] | None = None
-    ) -> list[list[int]]:
+    def build_inputs_with_special_tokens(self, token_ids_0: list[Any], token_ids_1: list[Any] | None = None) -> Any:
         """The words of a sentence, or of both of a pair, each with its special tokens around them."""
-        begin, end = self.encode_words([BOS_TOKEN, EOS_TOKEN]).tolist()
-        second = [] if token_ids_1 is None else [begin, *token_ids_1, end]
-        return [begin, *token_ids_0, end, *second]
+        begin, end = (self._ids_of(each) for each in (self.frame(True).begin, self.frame(True).end))
+        return [ids for part in (token_ids_0, token_ids_1) if part is not None for ids in (*begin, *part, *end)]
 
     def get_special_tokens_mask(
-        self,
-        token_ids_0: list[list[int]],
-        token_ids_1: list[list[int]] | None = None,
-        already_has_special_tokens: bool = False,
+        self, token_ids_0: list[Any], token_ids_1: list[Any] | None = None, already_has_special_tokens: bool = False
     ) -> list[int]:
         """1 for special tokens and padding, 0 for words."""
         if already_has_special_tokens:
-            return [int(self._scheme.is_special(word) or not any(word)) for word in to_py_obj(token_ids_0)]
-        second = [] if token_ids_1 is None else [1, *[0] * len(token_ids_1), 1]
-        return [1, *[0] * len(token_ids_0), 1, *second]
+            return [int(self._is_special(ids)) for ids in to_py_obj(token_ids_0)]
+        parts = [[0] * len(part) for part in (token_ids_0, token_ids_1) if part is not None]
+        begin, end = ([1] * len(each) for each in (self.frame(True).begin, self.frame(True).end))
+        return [mark for part in parts for mark in (*begin, *part, *end)]
+
+    def _is_special(self, ids: Any) -> bool:
+        return self._scheme.is_special(ids) or not any(ids)
 
     def encode_words(self, words: Sequence[str | None]) -> np.ndarray:
         """The character ids of words as one array, (len(words), C); None gives zeros, "no word here"."""
@@ -895,8 +901,7 @@ class ElmoWordTokenizer(ElmoCharTokenizer):
         if direction not in ("forward", "backward"):
             raise ValueError(f"direction is {direction!r}; it must be 'forward' or 'backward'.")
         self.words = read_words(words_file)
-        self._word_ids = {word: index for index, word in enumerate(self.words)}
-        if missing := {BOS_TOKEN, EOS_TOKEN, UNK_TOKEN} - self._word_ids.keys():
+        if missing := {BOS_TOKEN, EOS_TOKEN, UNK_TOKEN} - set(self.words):
             raise ValueError(f"words_file {str(words_file)!r} lacks {min(missing)}, which every softmax has.")
         self.direction, self.add_bos_token, self.add_eos_token = direction, add_bos_token, add_eos_token
         self.return_character_ids = return_character_ids
@@ -916,33 +921,15 @@ class ElmoWordTokenizer(ElmoCharTokenizer):
         """Number of words of the softmax, the three special ones included."""
         return len(self.words)
 
-    def get_vocab(self) -> dict[str, int]:
-        """The words and their ids."""
-        return dict(self._word_ids)
+    def _make_vocabulary(self) -> dict[str, int]:
+        return {word: index for index, word in enumerate(self.words)}
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
         return (str(write_words(save_directory, self.words)),)
 
     @property
-    def bos_token_id(self) -> int:
-        return self._word_ids[str(self.bos_token)]
-
-    @property
-    def eos_token_id(self) -> int:
-        return self._word_ids[str(self.eos_token)]
-
-    @property
-    def pad_token_id(self) -> int:
-        return self._word_ids[str(self.pad_token)]
-
-    @property
     def unk_token_id(self) -> int:
-        return self._word_ids[UNK_TOKEN]
-
-    @property
-    def all_special_ids(self) -> list[int]:
-        # Not that of `<UNK>`: a reader of generated text should see where a word is missing.
-        return [self.bos_token_id, self.eos_token_id]
+        return self._ids_of_names[UNK_TOKEN]
 
     @property
     def cutter(self) -> TextCutter:
@@ -959,20 +946,15 @@ class ElmoWordTokenizer(ElmoCharTokenizer):
         return words[::-1] if self.direction == "backward" else words
 
     def _ids_of(self, words: Sequence[str]) -> list[int]:
-        get, unknown = self._word_ids.get, self.unk_token_id
+        get, unknown = self._ids_of_names.get, self.unk_token_id
         return [get(cast(str, word), unknown) for word in self.normalize_words(words)]
-
-    def convert_tokens_to_ids(self, tokens: Any) -> Any:
-        """The id of a word, or those of a list of words."""
-        ids = self._ids_of([tokens] if isinstance(tokens, str) else tokens)
-        return ids[0] if isinstance(tokens, str) else ids
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> str | list[str]:
         """The word of an id, or those of a list of ids."""
         ids = to_py_obj(ids)
         if isinstance(ids, int):
             return self.words[ids]
-        return [self.words[index] for index in ids if not (skip_special_tokens and index in self.all_special_ids)]
+        return [self.words[index] for index in ids if not (skip_special_tokens and self._is_special(index))]
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> str | list[str]:
         """Turn ids into words in the order of reading, joined by spaces; a batch gives a list of strings.
@@ -989,18 +971,8 @@ class ElmoWordTokenizer(ElmoCharTokenizer):
             words.insert(0, "")
         return " ".join(words[::-1] if self.direction == "backward" else words)
 
-    def build_inputs_with_special_tokens(self, token_ids_0: list[int], token_ids_1: list[int] | None = None) -> Any:
-        """The words of a sentence, or of both of a pair, each with its special tokens around them."""
-        begin, end = (self._ids_of(each) for each in (self.frame(True).begin, self.frame(True).end))
-        return [index for ids in (token_ids_0, token_ids_1) if ids is not None for index in (*begin, *ids, *end)]
-
-    def get_special_tokens_mask(
-        self, token_ids_0: list[int], token_ids_1: list[int] | None = None, already_has_special_tokens: bool = False
-    ) -> list[int]:
-        """1 for special tokens, 0 for words."""
-        if not already_has_special_tokens:
-            token_ids_0 = self.build_inputs_with_special_tokens(token_ids_0, token_ids_1)
-        return [int(index in self.all_special_ids) for index in to_py_obj(token_ids_0)]
+    def _is_special(self, ids: Any) -> bool:
+        return ids in self.all_special_ids
 
     def _ids(self, encodings: list[WordEncoding]) -> dict[str, Any]:
         pad_id = self.pad_token_id
