@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 import torch
 from torch import Tensor, nn
@@ -43,18 +43,12 @@ def is_traced() -> bool:
     return recorded or torch._C._are_functorch_transforms_active()
 
 
-def is_exported() -> bool:
-    """True while torch.export records the model (torch 2.7 on), whose sentences may then be of any length."""
-    is_exporting = getattr(torch.compiler, "is_exporting", None)
-    return is_exporting is not None and is_exporting()
-
-
 try:
     from torch._higher_order_ops import scan as _scan
 except ImportError:  # older versions of torch export a fixed number of words
     _scan = None  # type: ignore[assignment]
 
-# Whether an exported model takes any number of words: its steps are one operator then.
+# Whether an exported model takes any number of words (torch 2.7 on): its steps are one operator then.
 CAN_RECORD_STEPS = _scan is not None and hasattr(torch.compiler, "is_exporting")
 
 Step = Callable[[Any, Any], tuple[Any, Tensor]]
@@ -86,7 +80,7 @@ def scan_words(
             return after, torch.where(is_real, output, 0.0)
 
         step = masked
-    if CAN_RECORD_STEPS and is_exported():
+    if CAN_RECORD_STEPS and torch.compiler.is_exporting():
         # The operator wants outputs and states that share no memory.
         def recorded(carried: Any, read: Any) -> tuple[Any, Tensor]:
             carried, output = step(carried, read)
@@ -807,9 +801,6 @@ def _move_words(vectors: Tensor, origins: Tensor, shape: torch.Size, targets: Te
     return moved.unflatten(0, shape)
 
 
-Model = TypeVar("Model", bound="ElmoPreTrainedModel")
-
-
 @dataclass
 class ElmoModelOutput(ModelOutput):
     """Output of `ElmoModel`.
@@ -909,7 +900,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
             if mix.alignment is not None:
                 mix.alignment.requires_grad_(False)
 
-    def train(self: Model, mode: bool = True) -> Model:
+    def train(self, mode: bool = True) -> Any:
         """As torch.nn.Module.train; a frozen biLM stays in evaluation mode."""
         super().train(mode)
         if self._bilm_is_frozen:

@@ -15,7 +15,6 @@ from transformers.utils.generic import can_return_tuple
 
 from .configuration_elmo import ElmoConfig, SemanticRoleLabelingHead
 from .modeling_elmo import (
-    ElmoEmbeddingsOutput,
     ElmoTaskModel,
     PackedOrder,
     check_word_labels,
@@ -269,7 +268,9 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
         losses = []
         logits = predicate_logits = None
         if predicate_mask is not None:
-            logits = self._score_labels(words, is_word, predicate_mask)
+            marks = self.predicate_embedding(predicate_mask.long())
+            vectors = self.lstm(torch.cat([words.last_hidden_state, marks], dim=-1), is_word)
+            logits = self.classifier(join(vectors, self.second_mix(words)))
             if labels is not None:
                 check_word_labels(labels, words.mask)
                 losses.append(mean_cross_entropy(logits, labels))
@@ -294,9 +295,3 @@ class ElmoForSemanticRoleLabeling(ElmoTaskModel):
     def decode_words(self, logits: Tensor, is_word: Tensor) -> Tensor:
         """As `decode`, of the words that are marked, (B, T)."""
         return best_labels(logits.float().log_softmax(dim=-1), is_word, self._forbidden)
-
-    def _score_labels(self, words: ElmoEmbeddingsOutput, is_word: Tensor, predicate_mask: Tensor) -> Tensor:
-        """The scores of all labels, (B, T, K)."""
-        marks = self.predicate_embedding(predicate_mask.long())
-        vectors = self.lstm(torch.cat([words.last_hidden_state, marks], dim=-1), is_word)
-        return self.classifier(join(vectors, self.second_mix(words)))
