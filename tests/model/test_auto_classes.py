@@ -136,21 +136,9 @@ import hf_elmo
 import transformers
 from transformers.pipelines import PIPELINE_REGISTRY
 
-config = hf_elmo.ElmoConfig()
-tiny = hf_elmo.ElmoConfig(
-    filters=[[1, 2]], projection_size=2, cell_size=2, num_highway_layers=0, num_hidden_layers=1, word_vocab_size=3
-)
 print(json.dumps({
     "actions": list(own_actions),
-    "config": transformers.AutoConfig.for_model("elmo").__class__.__name__,
-    "classes": {
-        name: type(getattr(transformers, name).from_config(tiny)).__name__
-        for name in (
-            "AutoModel", "AutoModelForCausalLM", "AutoModelForPreTraining", "AutoModelForQuestionAnswering",
-            "AutoModelForSequenceClassification", "AutoModelForTokenClassification",
-        )
-    },
-    "tokenizer": transformers.TOKENIZER_MAPPING[type(config)].__name__,
+    "tokenizer": transformers.TOKENIZER_MAPPING[type(transformers.AutoConfig.for_model("elmo"))].__name__,
     "pipelines": {
         task: PIPELINE_REGISTRY.supported_tasks[task]["impl"].__name__
         for task in ("token-classification", "feature-extraction", "extractive-question-answering")
@@ -166,15 +154,6 @@ def test_importing_the_package_registers_everything_and_touches_nothing(tmp_path
     assert answer["actions"] == []
     assert answer["missing"] == []
     assert answer["heavy"] == []
-    assert answer["config"] == "ElmoConfig"
-    assert answer["classes"] == {
-        "AutoModel": "ElmoModel",
-        "AutoModelForCausalLM": "ElmoForCausalLM",
-        "AutoModelForPreTraining": "ElmoForPreTraining",
-        "AutoModelForQuestionAnswering": "ElmoForQuestionAnswering",
-        "AutoModelForSequenceClassification": "ElmoForSequenceClassification",
-        "AutoModelForTokenClassification": "ElmoForTokenClassification",
-    }
     assert answer["tokenizer"] == "ElmoCharTokenizer"
     assert answer["pipelines"] == {
         "token-classification": "ElmoTokenClassificationPipeline",
