@@ -108,18 +108,6 @@ def test_entities_of_any_text_are_words_of_it(text, strategy):
     assert [text[entity["start"] : entity["end"]] for entity in found] == wanted
 
 
-def test_batches_give_what_single_sentences_give():
-    tagger = make_tagger(cls=ElmoForTokenClassification, ignore_labels=[])
-    sentences = ["Ann is in Paris", "x", SENTENCE, "Two words"]
-    together = tagger(sentences, batch_size=2)
-    for sentence, found in zip(sentences, together, strict=True):
-        alone = tagger(sentence)
-        assert [entity["word"] for entity in found] == sentence.split()
-        for entity, other in zip(found, alone, strict=True):
-            assert {**entity, "score": 0} == {**other, "score": 0}
-            assert entity["score"] == pytest.approx(other["score"], abs=REORDERED_FLOAT32)
-
-
 @pytest.mark.parametrize(("strategy", "delimiter"), [("none", None), ("simple", ""), ("simple", "--")])
 def test_lists_of_words_are_placed_in_the_joined_sentence(strategy, delimiter):
     tagger = make_tagger("punctuation", aggregation_strategy=strategy, ignore_labels=["O"])

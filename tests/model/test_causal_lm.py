@@ -5,8 +5,6 @@ import json
 import pytest
 import torch
 from class_cases import WORDS
-from hypothesis import given
-from hypothesis import strategies as st
 from model_cases import LAYERS, H, P, assert_close, make_model
 from refusals import assert_refused
 from tolerances import LOSS_FLOAT32
@@ -24,7 +22,6 @@ SOFTMAXES = {
 }
 each_direction = pytest.mark.parametrize("direction", ["forward", "backward"])
 each_softmax = pytest.mark.parametrize("fields", SOFTMAXES.values(), ids=SOFTMAXES)
-texts = st.lists(st.sampled_from([*WORDS[3:], UNKNOWN]), min_size=1, max_size=6)
 
 
 def make_causal(direction="forward", **fields) -> ElmoForCausalLM:
@@ -78,19 +75,6 @@ def test_a_word_without_an_id_is_read_by_its_characters(direction, make_tokenize
         assert_close(told_apart[1], expected.forward_logits[:, :-1], torch.float64)
     else:
         assert_close(told_apart[1], expected.backward_logits[:, 1:].flip(1), torch.float64)
-
-
-@each_direction
-@given(batch=st.lists(texts, min_size=1, max_size=3), side=st.sampled_from(["left", "right"]))
-def test_padding_on_either_side_changes_no_word(direction, words_file, batch, side):
-    model = make_causal(direction)
-    tokenizer = ElmoWordTokenizer(words_file, direction, padding_side=side, return_character_ids=True)
-    padded = tokenizer(batch, is_split_into_words=True, padding=True, return_tensors="pt")
-    output = model(**padded)
-    for row, (words, is_real) in enumerate(zip(batch, padded["attention_mask"].bool(), strict=True)):
-        alone = model(**tokenizer(words, is_split_into_words=True, return_tensors="pt"))
-        assert_close(output.logits[row, is_real], alone.logits[0], torch.float64)
-        assert_close(output.cache.hidden[row], alone.cache.hidden[0], torch.float64)
 
 
 @each_direction

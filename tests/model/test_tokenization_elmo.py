@@ -154,34 +154,27 @@ def test_text_words_and_batches_are_told_apart(tokenizer, text, is_split_into_wo
     assert np.shape(encoded["attention_mask"]) == shape[:-1]
 
 
-def padded(sentence, filler, width, side):
-    padding = [filler] * (width - len(sentence))
-    return padding + sentence if side == "left" else sentence + padding
-
-
 @pytest.mark.parametrize("side", ["left", "right"])
-@given(
-    sentences=st.lists(simple_sentence, min_size=1, max_size=4),
-    strategy=st.sampled_from(["longest", "max_length"]),
-    multiple=st.sampled_from([None, 4]),
+@pytest.mark.parametrize(
+    ("width", "settings"),
+    [(4, {}), (8, {"pad_to_multiple_of": 4, "max_length": 5}), (5, {"max_length": 5}), (4, {"pad_to_multiple_of": 2})],
 )
-def test_padding_adds_rows_of_zeros_on_the_side_that_is_asked_for(side, sentences, strategy, multiple):
-    tokenizer = ElmoCharTokenizer(padding_side=side)
-    width = 16 if strategy == "max_length" else max(len(words) + 2 for words in sentences)
-    width = width if multiple is None else (width + multiple - 1) // multiple * multiple
-    settings = {"padding": strategy, "max_length": 16 if strategy == "max_length" else None}
-    settings["pad_to_multiple_of"] = multiple
-    encoded = tokenizer(sentences, is_split_into_words=True, return_special_tokens_mask=True, **settings)
+def test_padding_adds_rows_of_zeros_on_the_side_that_is_asked_for(side, width, settings):
+    sentences = [["a", "é"], ["b"], []]
+    how = {"padding": "max_length" if "max_length" in settings else True, **settings}
+    encoded = ElmoCharTokenizer(padding_side=side)(
+        sentences, is_split_into_words=True, return_special_tokens_mask=True, **how
+    )
     for index, words in enumerate(sentences):
-        length = len(words) + 2
-        assert encoded["input_ids"][index] == padded(rows_of(words), NO_WORD, width, side)
-        assert encoded["attention_mask"][index] == padded([1] * length, 0, width, side)
-        mask = [1, *[0] * len(words), 1]
-        assert encoded["special_tokens_mask"][index] == padded(mask, 1, width, side)
-        assert encoded.word_ids(index) == padded([None, *range(len(words)), None], None, width, side)
+        row = {"input_ids": rows_of(words), "attention_mask": [1] * (len(words) + 2)}
+        row["special_tokens_mask"] = [1, *[0] * len(words), 1]
+        for key, filler in (("input_ids", NO_WORD), ("attention_mask", 0), ("special_tokens_mask", 1)):
+            padding = [filler] * (width - len(words) - 2)
+            assert encoded[key][index] == (padding + row[key] if side == "left" else row[key] + padding)
     # The same in two steps, as a data collator does it; and the tokenizer's side gives way to the call's.
+    tokenizer = ElmoCharTokenizer()
     features = [tokenizer(words, is_split_into_words=True, return_special_tokens_mask=True) for words in sentences]
-    assert ElmoCharTokenizer().pad(features, padding_side=side, **settings).data == encoded.data
+    assert tokenizer.pad(features, padding_side=side, **how).data == encoded.data
 
 
 @given(
