@@ -681,7 +681,8 @@ def test_its_ways_of_reading_agree(form):
         assert len(marked) - len(rows) == tokenizer.num_special_tokens_to_add() == 2
         mask = tokenizer.get_special_tokens_mask(rows)
         assert tokenizer(text, return_special_tokens_mask=True)["special_tokens_mask"] == mask
-        assert tokenizer.get_special_tokens_mask(marked, already_has_special_tokens=True)[0] == 1
+        whole = tokenizer.get_special_tokens_mask([*marked, [0] * len(marked[0])], already_has_special_tokens=True)
+        assert whole[0] == whole[-2] == whole[-1] == 1
         # What comes back is what was read: lower-cased, cut, and with the characters that there are.
         read = tokenizer.convert_ids_to_tokens(rows)
         assert tokenizer.convert_tokens_to_ids(read) == rows
