@@ -74,11 +74,6 @@ class TextArguments(CorpusArguments):
     )
     skip_baselines: bool = flag("Leave out the unigram and bigram baselines (one more pass).", default=False)
 
-    @property
-    def holds_out(self) -> bool:
-        """Whether the held-out text is a fraction of the training text, as none is named."""
-        return self.validation_file is None and (self.dataset_name is None or self.validation_split is None)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModelArguments:

@@ -65,11 +65,8 @@ def measure_perplexity(
     """Score each word once, in all processes together; the objective is left in evaluation mode.
 
     Args:
-        objective: The model, with its full softmax.
-        tokenizer: Cuts the text and makes the rows of characters.
-        vocabulary: Words of the softmax.
+        objective, vocabulary: The model, and the words of its softmax.
         corpus: This process's part of the text.
-        accelerator: Processes that each score their part.
         unroll_steps, reset_state, num_lanes: As of `LaneFiller`.
         zero_state: Whether each sentence starts from zeros, as where the model makes vectors for a task; else states
             are carried along the lanes.
@@ -99,10 +96,9 @@ def measure_perplexity(
     cache_words(encoder, _WORDS_KEPT)
     try:
         for window in windows:
-            loss = objective(window.to(accelerator.device), reset_lanes(state, window.reset_state))
-            state = loss.state
-            num_targets += loss.num_targets
-            sums += loss.sums.cpu()  # Some accelerators have no float64.
+            found, state = objective(window.to(accelerator.device), reset_lanes(state, window.reset_state))
+            num_targets += window.num_targets
+            sums += found.cpu()  # Some accelerators have no float64.
     finally:
         cache_words(encoder, None)
     totals = gather_object([[*sums.tolist(), num_targets, text["characters"], text["words"], text["unknown"]]])

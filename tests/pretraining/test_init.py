@@ -29,7 +29,7 @@ OLD = WordVocabulary(["<S>", "</S>", "<UNK>", "the", "cat", "sat", "on"])
 NEW = WordVocabulary(["<S>", "</S>", "<UNK>", "sat", "zebra", "the", "cat", "quagga"])
 ADAPTIVE = {"softmax_type": "adaptive", "adaptive_softmax_cutoffs": [4], "adaptive_softmax_div_value": 2}
 TOKENIZER = ElmoCharTokenizer(pre_tokenizer="punctuation", do_lower_case=True)
-STATS = CorpusStats(num_words=100, num_sentences=10, num_distinct=8, unknown_share=0.2)
+STATS = CorpusStats(words=100, sentences=10, distinct_words=8, unknown_share=0.2)
 # With the dropout of the recipe.
 SIZES = {"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]]}
 
