@@ -164,14 +164,17 @@ class RunCheckpoints:
         return from_main_process(lambda: None if self.overwrite or find_fault(path) else path)
 
     def save(
-        self, step: int, best_step: int | None, shared: dict[str, Any], optimizer: dict[str, Any], own: dict[str, Any]
+        self,
+        step: int,
+        best_step: int | None,
+        shared: dict[str, Any],
+        optimizers: list[dict[str, Any]],
+        own: dict[str, Any],
     ) -> Path:
         """Write one checkpoint, all processes together; older ones go when it stands, the best one excepted.
 
         Args:
-            step, best_step: Optimizer steps taken, and those of the best evaluation.
-            shared: What all processes have in common, for JSON.
-            optimizer: State of the optimizer, equal in all processes.
+            shared, optimizers: What all processes have in common, for JSON, and the states of their optimizers.
             own: What is this process's alone.
         Raises: OSError, in all processes, when one could not write; all checkpoints from before are still there.
         """
@@ -182,7 +185,7 @@ class RunCheckpoints:
             torch.save(own, aside / f"rank-{self.accelerator.process_index}.pt")
             if is_main:
                 self.write_model(aside)
-                torch.save(optimizer, aside / OPTIMIZER_FILE)
+                torch.save(optimizers, aside / OPTIMIZER_FILE)
                 write_json(aside / STATE_FILE, {"step": step, **self.shared, **shared})
         with self._in_agreement(aside):
             if is_main:

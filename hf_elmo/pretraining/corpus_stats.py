@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.arguments import check_cutting, cutting_of
@@ -21,6 +22,7 @@ from ..text.vocabulary import (
     EOS_TOKEN,
     MANY_UNKNOWN,
     MAX_VOCAB_SIZE,
+    SPECIAL_WORDS,
     UNK_TOKEN,
     WordCounter,
     WordVocabulary,
@@ -33,6 +35,8 @@ MIN_COUNT = 2
 CONCENTRATIONS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000)
 # Read into arrays together, a few MB of them.
 _SENTENCES_AT_A_TIME = 4096
+# An order of the vocabulary that costs at most so many nats per word more than that by frequency is accepted.
+_HARMLESS_NATS = 0.1
 _MORE_TEXTS = "Put one sentence on each line, or name held-out text with --validation_file."
 
 
@@ -140,6 +144,37 @@ def write_held_out(train: Corpus, held_out_file: Path) -> None:
     with open(held_out_file, "w", encoding="utf-8") as file:
         for _ in track(train.sentences(str.split, file), "finding the held-out text", "sentences"):
             pass
+
+
+def check_sorted(vocabulary: WordVocabulary, counts: Mapping[str, int]) -> None:
+    """Check that words stand by falling frequency, as the log-uniform sampler and the adaptive softmax take them to.
+
+    The sampler costs log(id + 1) nats per word, but for a constant, to describe the text. An order passes when the mean
+    of that over the counted words is nearer to the best order's than to the mean of all orders: ties and chance swaps
+    among rare words hardly move it.
+
+    Args:
+        vocabulary: Words in the order of their ids.
+        counts: How often each word was seen; special words are left out.
+    Raises: ValueError naming the first word that stands before a more frequent one.
+    """
+    words = vocabulary.words[len(SPECIAL_WORDS) :]
+    seen = torch.tensor([counts.get(word, 0) for word in words], dtype=torch.float64)
+    if not seen.any():
+        raise ValueError(
+            "no word of the vocabulary occurs in the training text; check --vocab_file, and --do_lower_case and "
+            "--pre_tokenizer with it."
+        )
+    nats = torch.arange(len(SPECIAL_WORDS), len(vocabulary), dtype=torch.float64).log1p()
+    found, best = (float(each @ nats / seen.sum()) for each in (seen, seen.sort(descending=True).values))
+    if found - best > max(_HARMLESS_NATS, (float(nats.mean()) - best) / 2):
+        place = int((seen[1:] > seen[:-1]).nonzero()[0])
+        raise ValueError(
+            f"the vocabulary is not sorted by falling frequency: {words[place]!r} (seen {int(seen[place]):,} times) "
+            f"stands before {words[place + 1]!r} ({int(seen[place + 1]):,} times). The log-uniform sampler and the "
+            "adaptive softmax take early words for frequent ones: sort the vocabulary file by frequency, leave "
+            "--vocab_file out to have one counted, or use --objective full."
+        )
 
 
 def count_baselines(

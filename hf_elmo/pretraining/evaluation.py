@@ -30,24 +30,17 @@ _WORDS_KEPT = 100_000
 
 @dataclass
 class Perplexity:
-    """Held-out perplexities per word, by the full softmax; a sentence of n words has n + 1 targets in each direction.
+    """Held-out perplexities per word, by the full softmax; a sentence of n words has n + 1 targets a direction."""
 
-    Args:
-        forward, backward: exp of each direction's mean -log p.
-        mean: Their mean, the figure of the paper.
-        bits_per_character: Mean of both directions' -log2 p of the text over its characters: those of its words, and
-            the space or the end of line behind each. Words that the softmax lacks count as `<UNK>`, which costs less
-            than spelling them, so that it compares over one vocabulary only; None with too many of them.
-        num_targets: Words and closing special tokens scored in each direction.
-        unknown_share: Fraction of the words that the softmax lacks.
-    """
-
-    forward: float
+    forward: float  # exp of this direction's mean -log p
     backward: float
-    mean: float
+    mean: float  # of both, the figure of the paper
+    # Mean of both directions' -log2 p of the text over its characters: those of its words, and the space or the end of
+    # line behind each. Words that the softmax lacks count as `<UNK>`, which costs less than spelling them, so that it
+    # compares over one vocabulary only; None with too many of them.
     bits_per_character: float | None
-    num_targets: int
-    unknown_share: float
+    num_targets: int  # words and closing special tokens scored in each direction
+    unknown_share: float  # fraction of the words that the softmax lacks
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,8 +22,8 @@ from torch.nn import functional as F
 
 from ..kernels import pad_rows, product_dtype, round_rows
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoState
+from ..text.vocabulary import log_uniform_probabilities
 from .lanes import NO_TARGET, LaneWindow
-from .sampling import NegativeSample
 
 # Most logits of a block: few enough for a core's cache where a block only becomes probabilities, more where each block
 # also adds to a gradient as large as all weights.
@@ -63,7 +64,7 @@ class LaneObjective(nn.Module):
         Args:
             window: Of B lanes.
             state: LSTM states before it; None starts from zeros.
-            negatives: Of each direction, shared by its lanes and words (`sampling.LogUniformSampler`), for the sampled
+            negatives: Of each direction, shared by its lanes and words (`LogUniformSampler`), for the sampled
                 loss; None for that of the whole softmax.
         Returns: The sum of -log p over the targets of each direction, in nats, (2,), and the LSTM states at the end.
         """
@@ -110,6 +111,76 @@ def propose_cutoffs(vocab_size: int) -> list[int]:
     """
     first = max(1, round(0.075 * vocab_size))
     return [first, max(first + 1, round(0.2 * vocab_size))]
+
+
+@dataclass(frozen=True)
+class NegativeSample:
+    """Distinct words that were drawn together."""
+
+    ids: Tensor  # rising, (S,)
+    num_tries: int  # draws, repeats included, that it took to find S distinct words
+    vocab_size: int  # words drawn from
+
+    def to(self, device: torch.device) -> NegativeSample:
+        """The same sample on another device."""
+        return replace(self, ids=self.ids.to(device, non_blocking=True))
+
+    def log_expected_counts(self, ids: Tensor, dtype: torch.dtype) -> Tensor:
+        """Log of the probability that each word is among the negatives after this many tries, in the shape of `ids`.
+
+        That is log(1 - (1 - p)^tries), as TensorFlow computes it for unique candidates (range_sampler.cc).
+        """
+        probabilities = log_uniform_probabilities(ids, self.vocab_size, dtype)
+        return (-torch.expm1(self.num_tries * torch.log1p(-probabilities))).log()
+
+
+class LogUniformSampler:
+    """Draws distinct words, each try giving word k with probability log((k + 2) / (k + 1)) / log(V + 1).
+
+    That is near the frequencies of words sorted by falling frequency (Zipf's law). The semantics are those of
+    TensorFlow's log_uniform_candidate_sampler with unique=True, by which bilm-tf trained the released models.
+
+    Args:
+        vocab_size: Words V to draw from.
+        num_samples: Distinct words of each draw. The nearer to V, the more tries a draw takes.
+        seed: Of the sampler's own random numbers; give each process its own.
+    Raises: ValueError when there are not more words than samples.
+    """
+
+    def __init__(self, vocab_size: int, num_samples: int, seed: int = 0):
+        if not 1 <= num_samples < vocab_size:
+            raise ValueError(
+                f"num_negative_samples is {num_samples}; it must be >= 1 and < the {vocab_size} words of the "
+                "vocabulary. Lower it, or use the full softmax."
+            )
+        self.vocab_size = vocab_size
+        self.num_samples = num_samples
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def draw(self) -> NegativeSample:
+        """Draw until there are `num_samples` distinct words; on the CPU."""
+        tries = self._draw_tries(2 * self.num_samples)
+        while len(places := _first_places(tries, self.vocab_size)) < self.num_samples:
+            tries = torch.cat([tries, self._draw_tries(len(tries))])
+        places = places[: self.num_samples]
+        return NegativeSample(tries[places].sort().values, int(places[-1]) + 1, self.vocab_size)
+
+    def draw_pair(self) -> tuple[NegativeSample, NegativeSample]:
+        """A draw for each direction."""
+        return self.draw(), self.draw()
+
+    def _draw_tries(self, number: int) -> Tensor:
+        """Words with repeats, (number,), by the inverse of the distribution function."""
+        uniform = torch.rand(number, dtype=torch.float64, generator=self.generator)
+        # exp may round up to V + 1 where the uniform number is next to 1.
+        return (uniform * math.log1p(self.vocab_size)).exp().long().sub(1).clamp(max=self.vocab_size - 1)
+
+
+def _first_places(tries: Tensor, vocab_size: int) -> Tensor:
+    """Where each distinct word stands for the first time, rising."""
+    numbers = torch.arange(len(tries))
+    first = torch.full((vocab_size,), len(tries)).scatter_reduce_(0, tries, numbers, "amin")
+    return (first[tries] == numbers).nonzero().squeeze(1)
 
 
 def sampled_cross_entropy(

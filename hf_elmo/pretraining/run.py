@@ -37,10 +37,9 @@ from .checkpoint import (
     opened_state,
     run_folder,
 )
-from .corpus_stats import CorpusStats, read_corpus, write_held_out
+from .corpus_stats import CorpusStats, check_sorted, read_corpus, write_held_out
 from .init import build_model, open_start
 from .optim import build_schedule
-from .sampling import check_sorted
 from .train import LaneTrainer, RunClock
 
 # How accelerate is told to spread one model over several processes.

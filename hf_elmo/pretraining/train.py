@@ -35,9 +35,8 @@ from .arguments import PretrainingArguments
 from .checkpoint import OPTIMIZER_FILE, RunCheckpoints, opened_state
 from .evaluation import Perplexity, measure_perplexity
 from .lanes import LaneFiller, LaneWindow, reset_lanes
-from .objective import LaneObjective
-from .optim import build_optimizer, build_schedule, clip_gradient_norm
-from .sampling import LogUniformSampler
+from .objective import LaneObjective, LogUniformSampler
+from .optim import build_optimizers, build_schedule, clip_gradient_norm
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Of a schedule that goes by the fraction of the time; a run's own steps lie between these.
@@ -88,9 +87,9 @@ class LaneTrainer:
             )
         # DDP does not know how to add up sparse gradients, nor weight decay and the other optimizers how to use them.
         is_sparse = self.sampler is not None and arguments.optim == "adagrad" and not arguments.weight_decay
-        self.objective, self.optimizer = accelerator.prepare(
+        self.objective, *self.optimizers = accelerator.prepare(
             LaneObjective(self.model, sparse_gradients=is_sparse and num_ranks == 1),
-            build_optimizer(self.model, arguments),
+            *build_optimizers(self.model, arguments),
         )
         # Once, not in each step: accelerate looks for DeepSpeed on the disk every time that it unwraps a model.
         self.bare_objective: LaneObjective = accelerator.unwrap_model(self.objective)
@@ -178,7 +177,7 @@ class LaneTrainer:
         arguments, accelerator = self.arguments, self.accelerator
         words = sum(window.num_targets for window in windows)
         count, stop_signal = self._agree(words)
-        for group in self.optimizer.param_groups:
+        for group in itertools.chain.from_iterable(optimizer.param_groups for optimizer in self.optimizers):
             group["lr"] = self._learning_rate()
         # accelerate divides by the windows and DDP by the processes; the loss is the mean over all words.
         factor = arguments.loss_scale * len(windows) * accelerator.num_processes / max(count, 1)
@@ -204,8 +203,9 @@ class LaneTrainer:
                             f"{self.filler.num_taken:,}. Lower --learning_rate, or look at the text there; the last "
                             "checkpoint, if any, is still there."
                         )
-                self.optimizer.step()
-                self.optimizer.zero_grad()
+                for optimizer in self.optimizers:
+                    optimizer.step()
+                    optimizer.zero_grad()
         self._logged = [self._logged[0] + total, self._logged[1] + words]
         self.num_words += count
         self.step += 1
@@ -323,7 +323,7 @@ class LaneTrainer:
             self.step,
             self.best_step,
             shared={**{name: getattr(self, name) for name in _SHARED}, "seconds": self.clock.seconds},
-            optimizer=self.optimizer.state_dict(),
+            optimizers=[optimizer.state_dict() for optimizer in self.optimizers],
             own={
                 "lanes": self.filler.state_dict(),
                 "state": None if self.state is None else [self.state.hidden.cpu(), self.state.cell.cpu()],
@@ -344,10 +344,11 @@ class LaneTrainer:
         with opened_state(checkpoint) as shared:
             # Tensors and plain values alone: other pickles run code.
             files = (checkpoint / name for name in (OPTIMIZER_FILE, f"rank-{self.accelerator.process_index}.pt"))
-            optimizer, own = (torch.load(file, map_location="cpu", weights_only=True) for file in files)
+            states, own = (torch.load(file, map_location="cpu", weights_only=True) for file in files)
             # Into the weights that are there: a product may round otherwise where a weight lies otherwise in memory.
             load_model(self.bare_objective.model, checkpoint / WEIGHTS_FILE)
-            self.optimizer.load_state_dict(optimizer)
+            for optimizer, state in zip(self.optimizers, states, strict=True):
+                optimizer.load_state_dict(state)
             for name in _SHARED:
                 # As the type that they have; a damaged file may hold anything.
                 setattr(self, name, type(getattr(self, name))(shared[name]))
@@ -377,16 +378,11 @@ class RunClock:
     """The seconds of a run, with all that it does and its earlier legs, and the fraction of its hours.
 
     A leg is what one process does of a run; of one that was killed, what came after its last checkpoint is forgotten.
-
-    Args:
-        max_hours: That the run may take; None for any number.
-        earlier_seconds: Of earlier legs.
-        step_seconds, evaluation_seconds, checkpoint_seconds: What the last one of each took.
     """
 
-    max_hours: float | None = None
-    earlier_seconds: float = 0.0
-    step_seconds: float = 0.0
+    max_hours: float | None = None  # that the run may take
+    earlier_seconds: float = 0.0  # of earlier legs
+    step_seconds: float = 0.0  # what the last step took; so with those that follow
     evaluation_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
 

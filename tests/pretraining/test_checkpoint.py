@@ -34,7 +34,7 @@ def save(folder, text, step=3, **options):
 
     with run_folder(folder / "out") as own:
         checkpoints = RunCheckpoints(folder / "out", own, Accelerator(cpu=True), write_model, {}, **options)
-        return checkpoints.save(step, best_step=3, shared={}, optimizer={}, own={})
+        return checkpoints.save(step, best_step=3, shared={}, optimizers=[], own={})
 
 
 @pytest.mark.parametrize(("limit", "kept"), [(0, [3, 4, 5, 6]), (1, [3, 6]), (2, [3, 6]), (3, [3, 5, 6])])

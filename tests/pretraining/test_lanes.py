@@ -4,7 +4,6 @@ import json
 from itertools import islice
 from unittest.mock import patch
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,11 +77,9 @@ odd_words = st.one_of(st.sampled_from([*"abcdef", "<S>", "</S>", "<UNK>"]), st.t
 odd_sentences = st.lists(st.lists(odd_words, max_size=9), max_size=12)
 
 
-@given(
-    odd_sentences, st.integers(1, 4), st.integers(1, 7), st.sampled_from([1, 4, 100_000]), st.sampled_from([9, 10**7])
-)
-def test_windows_are_those_of_the_reference(sentences, num_lanes, unroll_steps, max_words, max_letters):
-    with patch.multiple(lanes._WordNumbers, max_words=max_words, max_letters=max_letters):
+@given(odd_sentences, st.integers(1, 4), st.integers(1, 7), st.sampled_from([0, 9, 10**6]))
+def test_windows_are_those_of_the_reference(sentences, num_lanes, unroll_steps, max_letters):
+    with patch.object(lanes._WordNumbers, "max_letters", max_letters):
         found = list(map(as_lists, fill_lanes(sentences, TOKENIZER, VOCABULARY, num_lanes, unroll_steps)))
     assert found == list(map(as_lists, reference(sentences, num_lanes, unroll_steps)))
 
@@ -99,16 +96,16 @@ def passes(filler, streams):
     st.sampled_from(["never", "epoch", "document"]),
     st.integers(1, 4),
     st.integers(1, 7),
-    st.sampled_from([4, 100_000]),
+    st.sampled_from([4, 10**6]),
 )
-def test_a_saved_state_goes_on_with_the_same_windows(data, reset_state, num_lanes, unroll_steps, max_words):
+def test_a_saved_state_goes_on_with_the_same_windows(data, reset_state, num_lanes, unroll_steps, max_letters):
     entries = odd_sentences if reset_state != "document" else st.lists(odd_sentences, max_size=6)
     streams = [data.draw(entries), data.draw(entries)]
 
     def new_filler():
         return LaneFiller(TOKENIZER, VOCABULARY, num_lanes, unroll_steps, reset_state)
 
-    with patch.object(lanes._WordNumbers, "max_words", max_words):
+    with patch.object(lanes._WordNumbers, "max_letters", max_letters):
         whole = list(map(as_lists, passes(new_filler(), streams)))
         if reset_state == "never":
             # A pass continues where the one before ended.
@@ -164,10 +161,3 @@ def without_filling(entries):
     entries = list(entries)
     with_target = [place for place, (_, target) in enumerate(entries) if target != NO_TARGET]
     return entries[: with_target[-1] + 2] if with_target else []
-
-
-def test_a_state_of_another_corpus():
-    filler = LaneFiller(TOKENIZER, VOCABULARY, 2, 3)
-    next(filler.windows([list("abcd"), list("ef")]))
-    with pytest.raises(ValueError, match="stream ends after 1 entries, but 2 had been taken"):
-        next(filler.windows([list("abcd")]))

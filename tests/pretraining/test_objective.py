@@ -18,10 +18,16 @@ from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining
 from hf_elmo.kernels import products
 from hf_elmo.pretraining import objective as module
 from hf_elmo.pretraining.lanes import fill_lanes
-from hf_elmo.pretraining.objective import LaneObjective, propose_cutoffs, sampled_cross_entropy, summed_cross_entropy
+from hf_elmo.pretraining.objective import (
+    LaneObjective,
+    LogUniformSampler,
+    NegativeSample,
+    propose_cutoffs,
+    sampled_cross_entropy,
+    summed_cross_entropy,
+)
 from hf_elmo.pretraining.optim import clip_gradient_norm
-from hf_elmo.pretraining.sampling import LogUniformSampler, NegativeSample, log_uniform_probabilities
-from hf_elmo.text.vocabulary import WordVocabulary
+from hf_elmo.text.vocabulary import WordVocabulary, log_uniform_probabilities
 
 VOCABULARY = WordVocabulary(["<S>", "</S>", "<UNK>", "a", "b", "c"])
 TOKENIZER = ElmoCharTokenizer()

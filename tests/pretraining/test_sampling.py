@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 from tolerances import REORDERED_FLOAT64
 
-from hf_elmo.pretraining.sampling import LogUniformSampler, NegativeSample, check_sorted, log_uniform_probabilities
-from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
+from hf_elmo.pretraining.corpus_stats import check_sorted
+from hf_elmo.pretraining.objective import LogUniformSampler, NegativeSample
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary, log_uniform_probabilities
 
 
 def tries_of(vocab_size: int, number: int, seed: int) -> list[int]:
