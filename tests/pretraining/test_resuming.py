@@ -37,6 +37,14 @@ def run_whole(tmp_path_factory):
     return run_once
 
 
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
 class Interruption(Exception):
     pass
 
@@ -53,29 +61,37 @@ def interrupt_at(monkeypatch, step):
     monkeypatch.setattr(LaneTrainer, "_clip_gradients", clip_or_stop)
 
 
+SAMPLED = {"num_negative_samples": 5, "objective": "sampled"}
+FEW_STEPS = {"max_steps": 4, "eval_steps": 4, "save_steps": 1}
+# Sizes that two threads both work on.
+LARGE = '{"projection_size": 128, "cell_size": 64, "filters": [[1, 16], [2, 32]], "dropout": 0.1}'
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {},
-        {"recipe": "paper", "num_negative_samples": 5, "objective": "sampled", "per_device_train_batch_size": 3},
+        {"recipe": "paper", **SAMPLED},
         {"objective": "adaptive", "config_overrides": TINY_WITH_DROPOUT.replace('n_size": 8', 'n_size": 16')},
         {"reset_state": "document", "gradient_accumulation_steps": 2},
         {"reset_state": "epoch", "optim": "adagrad", "lr_scheduler_type": "linear"},
         # Held-out text that is cut from the training text: the evaluations of both runs are of the same words.
         {"shuffle_buffer_size": 16, "bf16": True, "validation_file": None, "validation_split_percentage": 20.0},
         {"optim": "adamw", "weight_decay": 0.1, "lr_scheduler_type": "warmup_stable_decay"},
+        # Sums whose order follows which thread comes first would show here.
+        {"config_overrides": LARGE, "per_device_train_batch_size": 32, "unroll_steps": 20, **SAMPLED, **FEW_STEPS},
     ],
-    ids=["modern", "paper", "adaptive", "documents", "epochs", "shuffled-bf16", "adamw"],
+    ids=["modern", "paper", "adaptive", "documents", "epochs", "shuffled-bf16", "adamw", "two-threads"],
 )
-def test_resuming_changes_nothing(corpus, monkeypatch, changes):
+def test_resuming_changes_nothing(corpus, monkeypatch, two_threads, changes):
     changes = {"max_steps": 26, "eval_steps": 9, "save_steps": 6, **changes}
     train(corpus, "whole", **changes)
     with monkeypatch.context() as patch, pytest.raises(Interruption):
-        interrupt_at(patch, 15)
+        interrupt_at(patch, 5 * changes["save_steps"] // 2)
         train(corpus, "parts", **changes)
     assert not (corpus / "parts" / "config.json").exists()
     results = train(corpus, "parts", **changes, resume_from_checkpoint="last")
-    assert results["resumed_from_steps"] == [12]
+    assert results["resumed_from_steps"] == [2 * changes["save_steps"]]
     assert_same_run(corpus, "whole", "parts")
     assert results["objective"] == changes.get("objective", "full")
     model = AutoModelForPreTraining.from_pretrained(corpus / "parts")
@@ -270,24 +286,3 @@ def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(corpus, monkey
         ):
             train(corpus, "out")
     assert [path.name for path in (corpus / "out").iterdir()] == ["checkpoint-7"]
-
-
-def test_on_two_threads_with_sizes_that_both_work_on(corpus):
-    """Sums whose order follows which thread comes first would show here."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
-    changes = {
-        "config_overrides": '{"projection_size": 128, "cell_size": 64, "filters": [[1, 16], [2, 32]], "dropout": 0.1}',
-        "per_device_train_batch_size": 32,
-        "unroll_steps": 20,
-        "lr_scheduler_type": "constant",
-        "save_steps": 2,
-        "objective": "sampled",
-        "num_negative_samples": 5,
-    }
-    train(corpus, "whole", max_steps=4, **changes)
-    train(corpus, "parts", max_steps=2, **changes)
-    train(corpus, "parts", max_steps=4, resume_from_checkpoint="last", **changes)
-    # The finished weights are the best ones, and shorter runs are evaluated at other steps.
-    torch.set_num_threads(threads)
-    assert_same_weights(corpus / "whole" / "checkpoint-4", corpus / "parts" / "checkpoint-4")

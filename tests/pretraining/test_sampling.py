@@ -13,24 +13,13 @@ from tolerances import REORDERED_FLOAT64
 
 from hf_elmo.pretraining.corpus_stats import check_sorted
 from hf_elmo.pretraining.objective import LogUniformSampler, NegativeSample
-from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary, log_uniform_probabilities
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
 
 def tries_of(vocab_size: int, number: int, seed: int) -> list[int]:
     """What one try after the other gives, as range_sampler.cc writes it."""
     uniform = torch.rand(number, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).tolist()
     return [(int(math.exp(u * math.log1p(vocab_size))) - 1) % vocab_size for u in uniform]
-
-
-def probabilities_of(vocab_size: int) -> torch.Tensor:
-    return log_uniform_probabilities(torch.arange(vocab_size), vocab_size, torch.float64)
-
-
-def test_probabilities_are_log_uniform_and_sum_to_one():
-    found = probabilities_of(50)
-    wanted = [math.log((k + 2) / (k + 1)) / math.log(51) for k in range(50)]
-    torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float64), rtol=0, atol=REORDERED_FLOAT64)
-    assert found.sum().item() == pytest.approx(1, abs=REORDERED_FLOAT64)
 
 
 @examples(25)
