@@ -51,7 +51,13 @@ def group_parameters(model: ElmoForPreTraining, weight_decay: float) -> list[dic
     its "num_maps": those of the biLM, the highway layers and the projection to word vectors. Convolutions, embeddings
     and the softmax, whose rows are words, are none of them. Biases and embeddings do not decay.
     """
-    maps = _count_maps(model)
+    token_encoder = model.elmo.token_encoder
+    maps: dict[Tensor | None, int] = {}
+    for module in (*model.elmo.bilm.modules(), *token_encoder.highways.modules(), token_encoder.projection):
+        if isinstance(module, ElmoProjectedLSTM):
+            maps |= {module.weight_ih: _NUM_GATES, module.weight_hh: _NUM_GATES, module.weight_hr: 1}
+        elif isinstance(module, nn.Linear):
+            maps[module.weight] = 1
     embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
     kinds: dict[tuple[int, float], list[nn.Parameter]] = {}
     for parameter in model.parameters():
@@ -63,18 +69,6 @@ def group_parameters(model: ElmoForPreTraining, weight_decay: float) -> list[dic
         {"params": parameters, "weight_decay": decay, **({"num_maps": num_maps} if num_maps else {})}
         for (num_maps, decay), parameters in kinds.items()
     ]
-
-
-def _count_maps(model: ElmoForPreTraining) -> dict[Tensor, int]:
-    token_encoder = model.elmo.token_encoder
-    maps: dict[Tensor, int] = {}
-    for module in model.elmo.bilm.modules():
-        if isinstance(module, ElmoProjectedLSTM):
-            maps |= {module.weight_ih: _NUM_GATES, module.weight_hh: _NUM_GATES}
-            if module.weight_hr is not None:
-                maps[module.weight_hr] = 1
-    layers = (*token_encoder.highways.modules(), token_encoder.projection)
-    return maps | {layer.weight: 1 for layer in layers if isinstance(layer, nn.Linear)}
 
 
 def build_schedule(arguments: PretrainingArguments, num_steps: int) -> Callable[[float], float]:

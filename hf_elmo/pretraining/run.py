@@ -257,7 +257,6 @@ def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
             f"{', '.join(available) or 'none'}. For TensorBoard: pip install 'hf_elmo[tracking]'."
         )
     return Accelerator(
-        gradient_accumulation_steps=arguments.gradient_accumulation_steps,
         mixed_precision="bf16" if arguments.bf16 else None,
         log_with=arguments.report_to,
         # Beside the output, which is replaced as a whole.

@@ -93,6 +93,7 @@ NOTING = """
 import json, os
 from hf_elmo.pretraining import corpus_stats, run
 from hf_elmo.pretraining.lanes import LaneFiller
+from hf_elmo.pretraining.objective import LogUniformSampler
 
 def note(what):
     with open(os.environ["NOTES"], "a") as file:
@@ -108,7 +109,7 @@ for name in ("look_at", "count_baselines"):
     setattr(corpus_stats, name, noting(name, getattr(corpus_stats, name)))
 for name in ("read_corpus", "find_checkpoint"):
     setattr(run, name, noting(name, getattr(run, name)))
-windows = LaneFiller.windows
+windows, draw = LaneFiller.windows, LogUniformSampler.draw
 
 def noted_windows(filler, stream):
     # Evaluations deal their text to 32 lanes or more.
@@ -117,8 +118,15 @@ def noted_windows(filler, stream):
         stream = (note(["trained", words]) or words for words in stream)
     return windows(filler, stream)
 
-LaneFiller.windows = noted_windows
+def noted_draw(sampler):
+    note(["drawn", draw(sampler).ids.tolist()])
+    return draw(sampler)
+
+LaneFiller.windows, LogUniformSampler.draw = noted_windows, noted_draw
 """
+
+
+SAMPLED = {"objective": "sampled", "num_negative_samples": 8}
 
 
 def run_noting(folder, **changes):
@@ -134,12 +142,16 @@ def test_the_main_process_alone_reads_ahead_and_nobody_trains_on_held_out_text(t
     texts = [f"{word} {number} {other}" for number, word in enumerate(WORDS) for other in WORDS[:10]]
     for name in range(4):
         (tmp_path / f"train-{name}.txt").write_text("".join(f"{text}\n" for text in texts[name::4]))
-    ends, notes = run_noting(tmp_path, validation_split_percentage=10, num_train_epochs=3.2, shuffle_buffer_size=8)
+    ends, notes = run_noting(
+        tmp_path, validation_split_percentage=10, num_train_epochs=3.2, shuffle_buffer_size=8, **SAMPLED
+    )
     assert [end.returncode for end in ends] == [0, 0], ends[0].stderr + ends[1].stderr
-    assert [note for note in notes if note[0] not in ("trained", "pass")] == [
+    assert [note for note in notes if note[0] not in ("trained", "pass", "drawn")] == [
         [name, "0"] for name in ("find_checkpoint", "read_corpus", "look_at", "count_baselines")
     ]
     assert ["pass", 3] in notes
+    drawn = [tuple(words) for what, words in notes if what == "drawn"]
+    assert len(set(drawn)) > 0.6 * len(drawn)  # each process draws its own negatives
     held_out = {text for text in texts if is_in_fraction(text, 0.1, "validation")}
     trained = {" ".join(words) for what, words in notes if what == "trained"}
     assert trained == set(texts) - held_out
