@@ -21,7 +21,7 @@ from accelerate import Accelerator, PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from huggingface_hub.utils import WeakFileLock
 
-from ..given import MEBIBYTE, UNREADABLE, quoted, read_json, reason
+from ..given import UNREADABLE, quoted, read_json, reason
 from ..hub.provenance import describe_file, write_json
 from ..hub.writing import (
     check_output_directory,
@@ -42,8 +42,6 @@ _LOCK_FILE = "lock"
 # How long to try for a lock that, where it is not to be had at once, another run holds.
 _SECONDS_OF_A_TRY = 0.05
 _NAME = re.compile(r"checkpoint-(\d+)")
-# The history of the longest runs takes some megabytes.
-_MOST_STATE_BYTES = 1024 * MEBIBYTE
 _LONGEST_LIST = 500  # characters of an error that names settings; an altered file may have any number of them
 # Flags that may differ in a resumed run: they change no step that was taken, or what they name is compared itself.
 FREE_FLAGS = {
@@ -239,7 +237,7 @@ def opened_state(checkpoint: Path) -> Iterator[dict[str, Any]]:
     """What all processes of a run have in common; what goes wrong in the block is a ValueError that names the
     checkpoint."""
     try:
-        yield read_json(checkpoint / STATE_FILE, STATE_FILE, _MOST_STATE_BYTES)
+        yield read_json(checkpoint / STATE_FILE, STATE_FILE)
     except (*UNREADABLE, OSError) as error:
         raise ValueError(
             f"--resume_from_checkpoint {str(checkpoint)!r} holds no state that this run can resume from "

@@ -5,16 +5,18 @@ import math
 from collections import Counter
 
 import pytest
+import torch
 from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import assert_refused
 from run_cases import LINES, make_arguments, write_lines
 
 from hf_elmo import ElmoCharTokenizer
-from hf_elmo.pretraining.corpus_stats import CONCENTRATIONS, count_baselines
+from hf_elmo.pretraining.corpus_stats import CONCENTRATIONS, check_sorted, count_baselines
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.text.spelling import SPELLING_FILE
-from hf_elmo.text.vocabulary import WordVocabulary
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
 
 @pytest.fixture
@@ -146,3 +148,40 @@ def test_against_plain_counting(train, held_out):
 def test_no_held_out_text():
     with pytest.raises(ValueError, match="held_out_sentences is empty"):
         count_baselines([["a"]], [], VOCABULARY)
+
+
+# Sorted vocabularies
+
+
+def zipf_counts(size: int, tokens: int, seed: int) -> Counter[str]:
+    """How often each of the words w0, w1, ... is seen in a text of so many tokens."""
+    weights = 1 / torch.arange(1, size + 1, dtype=torch.float64)
+    drawn = torch.multinomial(weights, tokens, True, generator=torch.Generator().manual_seed(seed))
+    return Counter(f"w{index}" for index in drawn.tolist())
+
+
+def vocabulary_of(words) -> WordVocabulary:
+    return WordVocabulary([*SPECIAL_WORDS, *words])
+
+
+@pytest.mark.parametrize(("size", "tokens"), [(200, 1000), (2000, 500), (2000, 50_000)])
+def test_a_sorted_vocabulary_passes_by_the_counts_of_any_text_of_its_kind_and_no_other(size, tokens):
+    counts, words = zipf_counts(size, tokens, seed=1), [f"w{index}" for index in range(size)]
+    check_sorted(WordVocabulary.from_counts(counts), counts)
+    check_sorted(vocabulary_of(words), counts)
+    check_sorted(WordVocabulary.from_counts(zipf_counts(size, tokens, seed=2)), counts)
+    shuffled = torch.randperm(size, generator=torch.Generator().manual_seed(7)).tolist()
+    alphabetical = sorted(words, key=lambda word: word[::-1])
+    for order in (words[::-1], [words[index] for index in shuffled], alphabetical):
+        assert_refused(ValueError, "frequency: 'w", check_sorted, vocabulary_of(order), counts)
+
+
+def test_words_of_nearly_equal_counts_may_stand_in_any_order():
+    for words in (["a"], ["a", "b", "c"], ["b", "c", "a"]):
+        check_sorted(vocabulary_of(words), {"a": 6, "b": 5, "c": 5, "<UNK>": 100})
+
+
+def test_the_first_word_out_of_order_is_named_and_a_vocabulary_without_the_texts_words_refused():
+    counts = {"a": 2, "b": 1, "c": 4, "d": 3, "e": 5, "f": 6, "g": 3000}
+    assert_refused(ValueError, ("'b'", "'c'", "--vocab_file"), check_sorted, vocabulary_of("abcdefg"), counts)
+    assert_refused(ValueError, "vocabulary", check_sorted, vocabulary_of("ab"), {"A": 3, "<S>": 9})

@@ -1,6 +1,7 @@
-"""The loss over lanes is the sentence model's, and losses in blocks are their definitions', in bounded memory."""
+"""The loss over lanes is the sentence model's, losses in blocks are their definitions', and negatives TensorFlow's."""
 
 import copy
+import math
 from unittest import mock
 
 import pytest
@@ -9,6 +10,7 @@ from conftest import make_tiny_config
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import assert_refused
 from tolerances import BFLOAT16, LOSS_FLOAT32, REORDERED_FLOAT32, REORDERED_FLOAT64
 from torch import nn
 from torch.nn import functional as F
@@ -302,3 +304,52 @@ def test_a_vocabulary_of_800000_words_is_trained_and_scored_in_bounded_memory():
     with LargestTensor() as largest:
         assert evaluated(softmax, hidden, targets).isfinite()
     assert largest.numel <= 800_000
+
+
+# Negatives
+
+
+def tries_of(vocab_size: int, number: int, seed: int) -> list[int]:
+    """What one try after the other gives, as range_sampler.cc writes it."""
+    uniform = torch.rand(number, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).tolist()
+    return [(int(math.exp(u * math.log1p(vocab_size))) - 1) % vocab_size for u in uniform]
+
+
+@examples(25)
+@given(vocab_size=st.integers(2, 60), data=st.data(), seed=st.integers(0, 100))
+def test_a_draw_is_rejection_until_enough_words_are_distinct(vocab_size, data, seed):
+    num_samples = data.draw(st.integers(1, vocab_size - 1))
+    sample = LogUniformSampler(vocab_size, num_samples, seed).draw()
+    # The first block of tries; where it is too short, the sampler goes on by as many again.
+    size = 2 * num_samples
+    while size < sample.num_tries:
+        size *= 2
+    drawn, num_tries = set(), 0
+    for word in tries_of(vocab_size, size, seed):
+        num_tries += 1
+        drawn.add(word)
+        if len(drawn) == num_samples:
+            break
+    assert (sample.ids.tolist(), sample.num_tries) == (sorted(drawn), num_tries)
+
+
+def test_expected_counts_are_those_of_tensorflow():
+    sample = NegativeSample(torch.tensor([0, 7]), num_tries=13, vocab_size=20)
+    found = sample.log_expected_counts(torch.tensor([[0, 3], [19, 7]]), torch.float64)
+    wanted = [
+        [math.log(-math.expm1(13 * math.log1p(-math.log((k + 2) / (k + 1)) / math.log(21)))) for k in row]
+        for row in ([0, 3], [19, 7])
+    ]
+    torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float64), rtol=0, atol=REORDERED_FLOAT64)
+
+
+def test_draws_follow_from_the_seed_and_differ_from_one_another():
+    first, same, other = (LogUniformSampler(1000, 30, seed) for seed in (5, 5, 6))
+    drawn = first.draw().ids
+    assert torch.equal(same.draw().ids, drawn)
+    assert not torch.equal(other.draw().ids, drawn) and not torch.equal(first.draw().ids, drawn)
+
+
+def test_there_must_be_fewer_negatives_than_words():
+    for num_samples in (-1, 0, 6, 7):
+        assert_refused(ValueError, f"num_negative_samples is {num_samples}", LogUniformSampler, 6, num_samples)

@@ -49,13 +49,15 @@ class Interruption(Exception):
     pass
 
 
-def interrupt_at(monkeypatch, step):
-    """Stop a run in this process in the middle of a step, behind its backward pass."""
+def interrupt_at(monkeypatch, step, number=None):
+    """Stop a run of this process in the middle of a step, behind its backward pass, or send it a signal once."""
     clip = LaneTrainer._clip_gradients
 
     def clip_or_stop(trainer):
-        if trainer.step == step:
+        if trainer.step == step and number is None:
             raise Interruption
+        if trainer.step == step and not trainer.signals.number:
+            signal.raise_signal(number)
         return clip(trainer)
 
     monkeypatch.setattr(LaneTrainer, "_clip_gradients", clip_or_stop)
@@ -98,18 +100,6 @@ def test_resuming_changes_nothing(corpus, monkeypatch, two_threads, changes):
     assert (model.config.softmax_type == "adaptive") == (results["objective"] == "adaptive")
 
 
-def signal_at(monkeypatch, step, number):
-    """The signal comes in the middle of a step, once."""
-    clip = LaneTrainer._clip_gradients
-
-    def clip_and_signal(trainer):
-        if trainer.step == step and not trainer.signals.number:
-            signal.raise_signal(number)
-        return clip(trainer)
-
-    monkeypatch.setattr(LaneTrainer, "_clip_gradients", clip_and_signal)
-
-
 @pytest.mark.parametrize(
     ("number", "code", "changes"),
     [(signal.SIGINT, 130, {}), (signal.SIGTERM, 143, {"save_steps": 0})],
@@ -118,7 +108,7 @@ def signal_at(monkeypatch, step, number):
 def test_a_signal_leaves_a_checkpoint_and_says_how_to_resume(corpus, run_whole, monkeypatch, number, code, changes):
     lines = []
     with monkeypatch.context() as patch, pytest.raises(SystemExit) as stopped:
-        signal_at(patch, 17, number)
+        interrupt_at(patch, 17, number)
         train(corpus, "parts", lines.append, **changes)
     assert stopped.value.code == code
     # The signal is seen before the next step, and that one is the last.
