@@ -63,6 +63,13 @@ def interrupt_at(monkeypatch, step, number=None):
     monkeypatch.setattr(LaneTrainer, "_clip_gradients", clip_or_stop)
 
 
+def train_in_part(corpus, output_dir, step, **changes):
+    """A run that is interrupted in a step."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interruption):
+        interrupt_at(patch, step)
+        train(corpus, output_dir, **changes)
+
+
 SAMPLED = {"num_negative_samples": 5, "objective": "sampled"}
 FEW_STEPS = {"max_steps": 4, "eval_steps": 4, "save_steps": 1}
 # Sizes that two threads both work on.
@@ -85,12 +92,10 @@ LARGE = '{"projection_size": 128, "cell_size": 64, "filters": [[1, 16], [2, 32]]
     ],
     ids=["modern", "paper", "adaptive", "documents", "epochs", "shuffled-bf16", "adamw", "two-threads"],
 )
-def test_resuming_changes_nothing(corpus, monkeypatch, two_threads, changes):
+def test_resuming_changes_nothing(corpus, two_threads, changes):
     changes = {"max_steps": 26, "eval_steps": 9, "save_steps": 6, **changes}
     train(corpus, "whole", **changes)
-    with monkeypatch.context() as patch, pytest.raises(Interruption):
-        interrupt_at(patch, 5 * changes["save_steps"] // 2)
-        train(corpus, "parts", **changes)
+    train_in_part(corpus, "parts", 5 * changes["save_steps"] // 2, **changes)
     assert not (corpus / "parts" / "config.json").exists()
     results = train(corpus, "parts", **changes, resume_from_checkpoint="last")
     assert results["resumed_from_steps"] == [2 * changes["save_steps"]]
@@ -127,7 +132,7 @@ DIVERGING = {
 }
 
 
-def test_patience_ends_a_run_with_its_best_weights_and_a_resumed_one_alike(corpus, monkeypatch):
+def test_patience_ends_a_run_with_its_best_weights_and_a_resumed_one_alike(corpus):
     lines, changes = [], {**DIVERGING, "early_stopping_patience": 2}
     results = train(corpus, "whole", lines.append, **changes)
     evaluations = {entry["step"]: entry["mean"] for entry in results["evaluations"] if entry["step"]}
@@ -137,9 +142,7 @@ def test_patience_ends_a_run_with_its_best_weights_and_a_resumed_one_alike(corpu
     assert results["perplexity"]["mean"] == evaluations[best]
     assert f"step {best} of {last}: held-out perplexity {evaluations[best]:,.1f}; the best was step {best}" in lines[-1]
     assert_same_weights(corpus / "whole" / f"checkpoint-{best}", corpus / "whole")
-    with monkeypatch.context() as patch, pytest.raises(Interruption):
-        interrupt_at(patch, last - 3)
-        train(corpus, "parts", **changes)
+    train_in_part(corpus, "parts", last - 3, **changes)
     train(corpus, "parts", **changes, resume_from_checkpoint="last")
     assert_same_run(corpus, "whole", "parts")
 
@@ -206,14 +209,10 @@ def test_the_directory_of_a_run_may_be_a_mount_point_and_keeps_the_old_run_until
     changes = {"save_steps": 3, "validation_file": None, "validation_split_percentage": 20.0, "max_steps": 8}
     train(corpus, "whole", **changes)
     volume = make_volume(corpus / "out", monkeypatch)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interruption):
-        interrupt_at(patch, 5)
-        train(corpus, "out", **changes)
+    train_in_part(corpus, "out", 5, **changes)
     train(corpus, "out", **changes, resume_from_checkpoint="auto")
     assert_same_run(corpus, "whole", "out")
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interruption):
-        interrupt_at(patch, 2)
-        train(corpus, "out", **changes, seed=1, overwrite_output_dir=True)
+    train_in_part(corpus, "out", 2, **changes, seed=1, overwrite_output_dir=True)
     assert_same_run(corpus, "whole", "out")
     train(corpus, "out", **changes, seed=1, overwrite_output_dir=True)
     first, second = weights(corpus / "whole"), weights(volume)
