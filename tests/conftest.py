@@ -27,8 +27,6 @@ import pytest
 from examples import THOROUGH, USUAL
 from hypothesis import settings
 
-fresh_process.do_not_wait_for_the_disk()
-
 # Checkpoints by the hundred, of some forty files each, are written and removed in memory where that has room for them.
 MEMORY_DISK, ITS_ROOM = Path("/dev/shm"), 4 << 30
 if MEMORY_DISK.is_dir() and os.access(MEMORY_DISK, os.W_OK) and shutil.disk_usage(MEMORY_DISK).free > ITS_ROOM:

@@ -134,14 +134,6 @@ def environments_of_ranks(count: int) -> list[dict[str, str]]:
     return [{name: str(value) for name, value in {**shared, "RANK": n, "LOCAL_RANK": n}.items()} for n in range(count)]
 
 
-def do_not_wait_for_the_disk() -> None:
-    """Leave files to the system, here and in all that is forked from here: kills lose nothing of them.
-
-    Only a cut of the power would, and waiting took most of the time of tests that write checkpoints.
-    """
-    os.fsync = lambda descriptor: None
-
-
 def open_templates() -> None:
     """Let this process and those that it starts have new processes, as long as it lives."""
     folder = os.environ[_FOLDER] = tempfile.mkdtemp()
@@ -251,7 +243,6 @@ def _run(words: list[str]) -> int:
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
-    do_not_wait_for_the_disk()
     # The keepers of the processes end unheard.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     life, *descriptors = map(int, sys.argv[1:])

@@ -1,14 +1,31 @@
-"""A run of pre-training that takes a moment: a tiny model, a few steps, three sentences over and over."""
+"""Runs of pre-training that take a moment, also as commands; interrupted ones, and what is the same in the end."""
 
+import json
+import random
 from pathlib import Path
 
+import torch
+from safetensors.torch import load_file
+
 from hf_elmo.pretraining.arguments import PretrainingArguments
+from hf_elmo.pretraining.run import run_pretraining
 
 TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]], "dropout": 0.0}'
+# Draws random numbers in each step.
+TINY_WITH_DROPOUT = TINY.replace("0.0", "0.2")
 LINES = ["The cat sat on the mat .", "A dog ran to the park .", "It sat ."]
+WORDS = "the a cat dog sat ran on to from mat park it was not very big small and back there".split()
+# The beginning of a command of `python`: it leaves the picture of its run empty, which takes longer than the steps.
+UNDRAWN = """
+import runpy, sys
+import hf_elmo.pretraining.run
+hf_elmo.pretraining.run.plot_run = lambda results, path: path.write_bytes(b"")
+runpy.run_module("hf_elmo", run_name="__main__", alter_sys=True)
+"""
 
 
 def write_lines(folder: Path, lines: list[str] = LINES) -> Path:
+    """A few sentences over and over."""
     path = folder / "text.txt"
     path.write_text("".join(f"{line}\n" for line in lines * 20))
     (folder / "heldout.txt").write_text("".join(f"{line}\n" for line in lines * 2))
@@ -29,3 +46,66 @@ def make_arguments(folder: Path, **changes) -> PretrainingArguments:
             **changes,
         }
     )
+
+
+def write_corpus(directory):
+    """Three shards of uneven lengths with uneven sentences, so that no two processes are ever at one place."""
+    choose = random.Random(1)
+    for shard, num_sentences in enumerate((70, 40, 15)):
+        lines = (" ".join(choose.choices(WORDS, k=choose.randint(1, 14))) for _ in range(num_sentences))
+        (directory / f"train-{shard}.txt").write_text("".join(f"{line}\n" for line in lines))
+    (directory / "heldout.txt").write_text("the cat sat on the mat\na dog ran\n" * 3)
+    return directory
+
+
+def flags(corpus, output_dir, **changes):
+    return {
+        "output_dir": str(corpus / output_dir),
+        "train_file": [str(corpus / "train-*.txt")],
+        "validation_file": [str(corpus / "heldout.txt")],
+        "config_overrides": TINY_WITH_DROPOUT,
+        "per_device_train_batch_size": 3,
+        "unroll_steps": 5,
+        "max_steps": 40,
+        "eval_steps": 15,
+        "save_steps": 7,
+        "skip_baselines": True,
+        **changes,
+    }
+
+
+def train(corpus, output_dir, report=lambda line: None, **changes):
+    return run_pretraining(PretrainingArguments(**flags(corpus, output_dir, **changes)), report=report)
+
+
+def command(corpus, output_dir, program=UNDRAWN, **changes):
+    words = []
+    for name, value in flags(corpus, output_dir, **changes).items():
+        if isinstance(value, bool):
+            words += [f"--{name}"] if value else []
+        elif value is not None:
+            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
+    return ["-c", program, "pretrain", *words]
+
+
+def weights(directory):
+    return load_file(directory / "model.safetensors")
+
+
+def assert_same_weights(first, second):
+    """The same bits in each weight of two directories."""
+    first, second = weights(first), weights(second)
+    assert first.keys() == second.keys()
+    assert [name for name in first if not torch.equal(first[name], second[name])] == []
+
+
+def assert_same_run(corpus, expected, found):
+    """The same weights, and the same figures but for the times."""
+    assert_same_weights(corpus / expected, corpus / found)
+    results = [json.loads((corpus / name / "results.json").read_text()) for name in (expected, found)]
+    for result in results:
+        for entry in (*result["evaluations"], *result["history"]):
+            del entry["seconds"]
+            entry.pop("words_per_second", None)
+    for key in ("perplexity", "perplexity_cold", "words_trained", "training_text", "evaluations", "history"):
+        assert results[0][key] == results[1][key]

@@ -10,10 +10,6 @@ from ..given import check_least, flag, parse_json, quoted
 from ..hub.arguments import OutputArguments, Preset
 from ..text.arguments import CorpusArguments, CuttingArguments
 
-Objective = Literal["full", "sampled", "adaptive"]
-Optimizer = Literal["adamw", "adagrad", "muon"]
-Reset = Literal["never", "epoch", "document"]
-
 # Of the arguments that are None; None stands for what follows from the text, see `PretrainingArguments.settled`.
 RECIPES: dict[str, dict[str, Any]] = {
     # Peters et al. 2018, sec. 3.4, by bilm-tf's training code; it ran three processes of 128 lanes.
@@ -74,11 +70,6 @@ class TextArguments(CorpusArguments):
     )
     skip_baselines: bool = flag("Leave out the unigram and bigram baselines (one more pass).", default=False)
 
-    @property
-    def holds_out(self) -> bool:
-        """Whether the held-out text is a fraction of the training text, as none is named."""
-        return self.validation_file is None and (self.dataset_name is None or self.validation_split is None)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ModelArguments:
@@ -111,7 +102,7 @@ class OptimizationArguments:
         "the same time).",
         default="modern",
     )
-    objective: Objective = _by_recipe(
+    objective: Literal["full", "sampled", "adaptive"] = _by_recipe(
         "Softmax to train: full, sampled (the full one in evaluation) or adaptive (in evaluation too); left out with "
         "modern, sampled where the vocabulary is four times --num_negative_samples or more, and else full."
     )
@@ -122,7 +113,7 @@ class OptimizationArguments:
     unroll_steps: int = _by_recipe(
         "Words of a window: gradients stop at its start, LSTM states are carried from window to window."
     )
-    optim: Optimizer = _by_recipe(
+    optim: Literal["adamw", "adagrad", "muon"] = _by_recipe(
         "Optimizer; muon is for the matrices of the biLM, the highway layers and the projection, with adamw for the "
         "rest."
     )
@@ -131,7 +122,7 @@ class OptimizationArguments:
     lr_scheduler_type: str = _by_recipe(
         "Schedule of the learning rate, by transformers' name; with modern it rises in the first twentieth of the run."
     )
-    reset_state: Reset = flag(
+    reset_state: Literal["never", "epoch", "document"] = flag(
         "When LSTM states are reset to zero: never, at each document (in text an empty line ends one; a record of "
         "other formats is one) or at each epoch.",
         default="never",

@@ -21,7 +21,7 @@ from accelerate import Accelerator, PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from huggingface_hub.utils import WeakFileLock
 
-from ..given import MEBIBYTE, UNREADABLE, quoted, read_json, reason
+from ..given import UNREADABLE, quoted, read_json, reason
 from ..hub.provenance import describe_file, write_json
 from ..hub.writing import (
     check_output_directory,
@@ -42,8 +42,6 @@ _LOCK_FILE = "lock"
 # How long to try for a lock that, where it is not to be had at once, another run holds.
 _SECONDS_OF_A_TRY = 0.05
 _NAME = re.compile(r"checkpoint-(\d+)")
-# The history of the longest runs takes some megabytes.
-_MOST_STATE_BYTES = 1024 * MEBIBYTE
 _LONGEST_LIST = 500  # characters of an error that names settings; an altered file may have any number of them
 # Flags that may differ in a resumed run: they change no step that was taken, or what they name is compared itself.
 FREE_FLAGS = {
@@ -74,8 +72,7 @@ def find_checkpoint(arguments: PretrainingArguments, report: Callable[[str], Non
     found, resume, checkpoint = checkpoints_in(arguments.output_dir), arguments.resume_from_checkpoint, None
     if resume in ("last", "auto"):
         for _, path in sorted(found.items(), reverse=True):
-            fault = find_fault(path)
-            if fault is None:
+            if (fault := find_fault(path)) is None:
                 return path
             report(f"stepping over {path}, which is not whole: {fault}")
         if resume == "last":
@@ -85,8 +82,7 @@ def find_checkpoint(arguments: PretrainingArguments, report: Callable[[str], Non
             )
     elif resume is not None:
         checkpoint = Path(resume)
-        fault = find_fault(checkpoint)
-        if fault is not None:
+        if fault := find_fault(checkpoint):
             raise FileNotFoundError(
                 f"--resume_from_checkpoint {resume!r} is no whole checkpoint of a run: {fault}; name another "
                 "checkpoint-N, 'last' or 'auto'. To train on from finished weights use --model_name_or_path."
@@ -149,24 +145,15 @@ def run_folder(output_dir: str | os.PathLike) -> Iterator[Path]:
 
 @dataclass
 class RunCheckpoints:
-    """The `checkpoint-N` directories of one run, written by all processes, which see one file system.
-
-    Args:
-        output_dir: Where they stand.
-        folder: The run's own (`run_folder`).
-        write_model: Writes what `from_pretrained` loads into a directory.
-        shared: What a run that resumes has to find in `trainer_state.json`, beside what `save` is given.
-        save_total_limit: Most checkpoints kept, the last and the best one at least; 0 keeps all.
-        overwrite: Whether a full output_dir is replaced when the first checkpoint stands.
-    """
+    """The `checkpoint-N` directories of one run, written by all processes, which see one file system."""
 
     output_dir: Path
-    folder: Path
+    folder: Path  # the run's own
     accelerator: Accelerator
-    write_model: Callable[[Path], None]
-    shared: dict[str, Any]
-    save_total_limit: int = 0
-    overwrite: bool = False
+    write_model: Callable[[Path], None]  # writes what `from_pretrained` loads
+    shared: dict[str, Any]  # for a run that resumes, beside what `save` is given
+    save_total_limit: int = 0  # most that are kept, the last and the best one at least; 0 keeps all
+    overwrite: bool = False  # whether a full output_dir is replaced when the first checkpoint stands
 
     def find(self, step: int) -> Path | None:
         """The whole checkpoint of a step; None where there is none."""
@@ -175,14 +162,17 @@ class RunCheckpoints:
         return from_main_process(lambda: None if self.overwrite or find_fault(path) else path)
 
     def save(
-        self, step: int, best_step: int | None, shared: dict[str, Any], optimizer: dict[str, Any], own: dict[str, Any]
+        self,
+        step: int,
+        best_step: int | None,
+        shared: dict[str, Any],
+        optimizers: list[dict[str, Any]],
+        own: dict[str, Any],
     ) -> Path:
         """Write one checkpoint, all processes together; older ones go when it stands, the best one excepted.
 
         Args:
-            step, best_step: Optimizer steps taken, and those of the best evaluation.
-            shared: What all processes have in common, for JSON.
-            optimizer: State of the optimizer, equal in all processes.
+            shared, optimizers: What all processes have in common, for JSON, and the states of their optimizers.
             own: What is this process's alone.
         Raises: OSError, in all processes, when one could not write; all checkpoints from before are still there.
         """
@@ -193,18 +183,14 @@ class RunCheckpoints:
             torch.save(own, aside / f"rank-{self.accelerator.process_index}.pt")
             if is_main:
                 self.write_model(aside)
-                torch.save(optimizer, aside / OPTIMIZER_FILE)
+                torch.save(optimizers, aside / OPTIMIZER_FILE)
                 write_json(aside / STATE_FILE, {"step": step, **self.shared, **shared})
         with self._in_agreement(aside):
             if is_main:
                 write_json(aside / DIGESTS_FILE, {"sha256": compute_digests(aside)})
                 open_to_readers(aside)
-                # A power cut after the rename finds them on the disk.
-                for path in (*aside.iterdir(), aside):
-                    _sync(path)
                 with self.opened() as directory:
                     os.rename(aside, directory / aside.name)
-                _sync(self.output_dir)
                 self._remove_old({step, best_step})
         return self.output_dir / aside.name
 
@@ -246,27 +232,12 @@ class RunCheckpoints:
         ) from cause
 
 
-def read_shared_state(checkpoint: Path) -> dict[str, Any]:
-    """What all processes of a run have in common."""
-    state = read_json(checkpoint / STATE_FILE, STATE_FILE, _MOST_STATE_BYTES)
-    if not isinstance(state, dict):
-        raise ValueError(f"{STATE_FILE} holds a {type(state).__name__}")
-    return state
-
-
-def read_state(checkpoint: Path, process_index: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """What `RunCheckpoints.save` was given: the shared state, the optimizer's, and a process's own, on the CPU."""
-    # Tensors and plain values alone: other pickles run code.
-    files = (checkpoint / name for name in (OPTIMIZER_FILE, f"rank-{process_index}.pt"))
-    optimizer, own = (torch.load(file, map_location="cpu", weights_only=True) for file in files)
-    return read_shared_state(checkpoint), optimizer, own
-
-
 @contextmanager
-def naming_checkpoint(checkpoint: Path) -> Iterator[None]:
-    """Re-raise what goes wrong in reading a checkpoint's state as a ValueError that names it."""
+def opened_state(checkpoint: Path) -> Iterator[dict[str, Any]]:
+    """What all processes of a run have in common; what goes wrong in the block is a ValueError that names the
+    checkpoint."""
     try:
-        yield
+        yield read_json(checkpoint / STATE_FILE, STATE_FILE)
     except (*UNREADABLE, OSError) as error:
         raise ValueError(
             f"--resume_from_checkpoint {str(checkpoint)!r} holds no state that this run can resume from "
@@ -295,8 +266,8 @@ def check_same_run(checkpoint: Path, now: dict[str, Any]) -> None:
 
     Raises: ValueError naming the flags that differ, with both values.
     """
-    with naming_checkpoint(checkpoint):
-        then = dict(read_shared_state(checkpoint)["settings"])
+    with opened_state(checkpoint) as shared:
+        then = dict(shared["settings"])
     differing = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name)]
     if differing:
         listed = "; ".join(f"{name} was {quoted(then.get(name))} and is {quoted(now.get(name))}" for name in differing)
@@ -319,11 +290,3 @@ def from_main_process(compute: Callable[[], Result]) -> Result:
     if failure is not None:
         raise failure
     return result
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

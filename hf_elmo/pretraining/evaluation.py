@@ -30,24 +30,17 @@ _WORDS_KEPT = 100_000
 
 @dataclass
 class Perplexity:
-    """Held-out perplexities per word, by the full softmax; a sentence of n words has n + 1 targets in each direction.
+    """Held-out perplexities per word, by the full softmax; a sentence of n words has n + 1 targets a direction."""
 
-    Args:
-        forward, backward: exp of each direction's mean -log p.
-        mean: Their mean, the figure of the paper.
-        bits_per_character: Mean of both directions' -log2 p of the text over its characters: those of its words, and
-            the space or the end of line behind each. Words that the softmax lacks count as `<UNK>`, which costs less
-            than spelling them, so that it compares over one vocabulary only; None with too many of them.
-        num_targets: Words and closing special tokens scored in each direction.
-        unknown_share: Fraction of the words that the softmax lacks.
-    """
-
-    forward: float
+    forward: float  # exp of this direction's mean -log p
     backward: float
-    mean: float
+    mean: float  # of both, the figure of the paper
+    # Mean of both directions' -log2 p of the text over its characters: those of its words, and the space or the end of
+    # line behind each. Words that the softmax lacks count as `<UNK>`, which costs less than spelling them, so that it
+    # compares over one vocabulary only; None with too many of them.
     bits_per_character: float | None
-    num_targets: int
-    unknown_share: float
+    num_targets: int  # words and closing special tokens scored in each direction
+    unknown_share: float  # fraction of the words that the softmax lacks
 
 
 @torch.no_grad()
@@ -65,11 +58,8 @@ def measure_perplexity(
     """Score each word once, in all processes together; the objective is left in evaluation mode.
 
     Args:
-        objective: The model, with its full softmax.
-        tokenizer: Cuts the text and makes the rows of characters.
-        vocabulary: Words of the softmax.
+        objective, vocabulary: The model, and the words of its softmax.
         corpus: This process's part of the text.
-        accelerator: Processes that each score their part.
         unroll_steps, reset_state, num_lanes: As of `LaneFiller`.
         zero_state: Whether each sentence starts from zeros, as where the model makes vectors for a task; else states
             are carried along the lanes.
@@ -99,10 +89,9 @@ def measure_perplexity(
     cache_words(encoder, _WORDS_KEPT)
     try:
         for window in windows:
-            loss = objective(window.to(accelerator.device), reset_lanes(state, window.reset_state))
-            state = loss.state
-            num_targets += loss.num_targets
-            sums += loss.sums.cpu()  # Some accelerators have no float64.
+            found, state = objective(window.to(accelerator.device), reset_lanes(state, window.reset_state))
+            num_targets += window.num_targets
+            sums += found.cpu()  # Some accelerators have no float64.
     finally:
         cache_words(encoder, None)
     totals = gather_object([[*sums.tolist(), num_targets, text["characters"], text["words"], text["unknown"]]])

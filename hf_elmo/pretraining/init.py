@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-from torch import nn
 
 from ..hub.loading import find_file, load_config, load_model, load_tokenizer
 from ..model.configuration_elmo import ElmoConfig
@@ -34,20 +33,13 @@ _TABLE_FIELDS = ("token_inputs", "word_vector_size", "train_word_vectors")
 
 @dataclass(frozen=True)
 class Start:
-    """What a run starts from before its text is read.
+    """What a run starts from before its text is read."""
 
-    Args:
-        config: Sizes of the model, as yet without its words.
-        tokenizer: Cuts the text and makes the rows of characters.
-        model: The checkpoint's whose weights are taken over, the biLM alone where it has no softmax (converted without
-            one, or fine-tuned); None for new weights.
-        vocabulary: The words of its softmax; None where it holds no list of words.
-    """
-
-    config: ElmoConfig
+    config: ElmoConfig  # as yet without the words of the softmax
     tokenizer: ElmoCharTokenizer
+    # The checkpoint's, the biLM alone where it has no softmax (converted without one, or fine-tuned).
     model: ElmoForPreTraining | ElmoModel | None = None
-    vocabulary: WordVocabulary | None = None
+    vocabulary: WordVocabulary | None = None  # the words of its softmax, where it has a list of them
 
 
 def open_start(arguments: PretrainingArguments) -> Start:
@@ -104,12 +96,9 @@ def build_model(
     `<UNK>`. An adaptive softmax is kept as a whole or not at all: a word's id says how long its row is.
 
     Args:
-        start: What the arguments name.
         arguments: The run's, settled.
         words: Words of the softmax.
         counts: How often each occurs in the training text; None where the weights will be those of a run that resumes.
-        stats: Of that text.
-        report: Called with each line for the user.
     """
     old, overrides, theirs = start.config, arguments.overrides, start.model
     softmax_type = "adaptive" if arguments.objective == "adaptive" else "full"
@@ -174,35 +163,18 @@ def _start_from_frequencies(
 ) -> None:
     """Set the biases of full softmaxes to the unigrams' log frequencies, which the first steps then need not learn."""
     occurrences = torch.tensor([counts.get(word, 0) for word in words.words], dtype=torch.float64)
-    occurrences[words.bos_id] = occurrences[words.eos_id] = stats.num_sentences
+    occurrences[words.bos_id] = occurrences[words.eos_id] = stats.sentences
     # A word written "<UNK>" and all that the vocabulary lacks.
-    occurrences[words.unk_id] = stats.num_words - sum(counts.values()) + counts.get(UNK_TOKEN, 0)
-    log_frequencies = (occurrences + 1).log() - math.log(stats.num_words + stats.num_sentences + len(words))
+    occurrences[words.unk_id] = stats.words - sum(counts.values()) + counts.get(UNK_TOKEN, 0)
+    log_frequencies = (occurrences + 1).log() - math.log(stats.words + stats.sentences + len(words))
     softmaxes: Any = model.word_softmaxes
     for softmax in softmaxes:
         softmax.bias.copy_(log_frequencies)
 
 
-def _keep_rows(start: Start, model: ElmoForPreTraining, words: WordVocabulary) -> int:
-    """Take over what a checkpoint's softmax knows of a model's words, and count those."""
-    if not isinstance(start.model, ElmoForPreTraining) or start.vocabulary is None:
-        return 0
-    pairs: list[tuple[Any, Any]] = list(zip(start.model.word_softmaxes, model.word_softmaxes, strict=True))
-    if start.config.softmax_type == model.config.softmax_type == "full":
-        for theirs, ours in pairs:
-            _copy_rows(theirs, start.vocabulary, ours, words)
-        return sum(word in start.vocabulary for word in words.words)
-    has_softmax = all(getattr(start.config, name) == getattr(model.config, name) for name in _SOFTMAX_FIELDS)
-    if not has_softmax or start.vocabulary.words != words.words:
-        return 0
-    for theirs, ours in pairs:
-        ours.load_state_dict(theirs.state_dict())
-    return len(words)
-
-
 @torch.no_grad()
-def _copy_rows(theirs: nn.Linear, their_words: WordVocabulary, ours: nn.Linear, our_words: WordVocabulary) -> None:
-    """Copy the rows of the words that both know and start those of the others.
+def _keep_rows(start: Start, model: ElmoForPreTraining, words: WordVocabulary) -> int:
+    """Take over what a checkpoint's softmax knows of a model's words, and count those.
 
     To the checkpoint a word that it lacks was `<UNK>`. Such words start from that row, each with an equal share of its
     probability, so that what the checkpoint says of the words it knows stays as it was, but for less than p(`<UNK>`).
@@ -210,8 +182,21 @@ def _copy_rows(theirs: nn.Linear, their_words: WordVocabulary, ours: nn.Linear, 
     to Wikipedia; also from a checkpoint whose text held no `<UNK>`). Biases of zero beside log frequencies are the
     worst: the new words take all probability.
     """
-    sources = torch.tensor(their_words.encode(our_words.words))
-    is_new = torch.tensor([word not in their_words for word in our_words.words])
-    torch.index_select(theirs.weight, 0, sources, out=ours.weight)
-    ours.bias.copy_(theirs.bias[sources])
-    ours.bias[is_new] -= math.log(int(is_new.sum()) + 1)
+    known = start.vocabulary
+    if not isinstance(start.model, ElmoForPreTraining) or known is None:
+        return 0
+    pairs: list[tuple[Any, Any]] = list(zip(start.model.word_softmaxes, model.word_softmaxes, strict=True))
+    if start.config.softmax_type == model.config.softmax_type == "full":
+        sources, is_new = torch.tensor(known.encode(words.words)), torch.tensor([w not in known for w in words.words])
+        num_new = int(is_new.sum())
+        for theirs, ours in pairs:
+            torch.index_select(theirs.weight, 0, sources, out=ours.weight)
+            ours.bias.copy_(theirs.bias[sources])
+            ours.bias[is_new] -= math.log(num_new + 1)
+        return len(words) - num_new
+    same_softmax = all(getattr(start.config, name) == getattr(model.config, name) for name in _SOFTMAX_FIELDS)
+    if not same_softmax or known.words != words.words:
+        return 0
+    for theirs, ours in pairs:
+        ours.load_state_dict(theirs.state_dict())
+    return len(words)

@@ -102,15 +102,8 @@ class LaneFiller:
 
         Args:
             stream: The words of each sentence; with reset_state="document", the sentences of each document.
-        Raises: ValueError when the stream ends before what is to be skipped.
         """
-        remaining = iter(stream)
-        skipped = sum(1 for _ in islice(remaining, self.num_taken))
-        if skipped < self.num_taken:
-            raise ValueError(
-                f"stream ends after {skipped} entries, but {self.num_taken} had been taken from it when the state was "
-                "saved; give the corpus that the state belongs to."
-            )
+        remaining = islice(iter(stream), self.num_taken, None)
         while all(self._fill(lane, remaining) for lane in self._lanes):
             yield self._cut()
         if self.reset_state == "epoch":
@@ -181,7 +174,7 @@ class LaneFiller:
         window = LaneWindow(*map(torch.from_numpy, (rows, places, targets)), starts)  # type: ignore[call-arg]
         for lane in self._lanes:
             lane.starts = self.reset_state == "document" and not lane
-        if self._numbers.is_full:
+        if self._numbers.num_letters > self._numbers.max_letters:
             # Forget all words but those that are left in the lanes.
             state = self.state_dict()
             self._numbers = _WordNumbers(self.tokenizer, self.vocabulary)
@@ -241,10 +234,8 @@ class _Lane:
 class _WordNumbers(dict[str, int]):
     """A number for each word seen so far: a word is looked up once, and all the rest is done with arrays of numbers."""
 
-    # What is kept is bounded as it is in the tokenizer; corpora have new words without end.
-    max_words = 100_000
-    # Of all words together: text without spaces has words of millions of letters.
-    max_letters = 10_000_000
+    # Of all words together: corpora have new words without end, and text without spaces words of millions of letters.
+    max_letters = 1_000_000
 
     def __init__(self, tokenizer: ElmoCharTokenizer, vocabulary: WordVocabulary):
         super().__init__({BOS_TOKEN: _BOS, EOS_TOKEN: _EOS})
@@ -252,20 +243,15 @@ class _WordNumbers(dict[str, int]):
         self._targets = array("q", [NO_TARGET, NO_TARGET, NO_TARGET, vocabulary.bos_id, vocabulary.eos_id])
         self._ids = vocabulary.ids
         self._encode_words = tokenizer.encode_words
-        self._num_letters = self._num_encoded = 0
+        self.num_letters = self._num_encoded = 0
         self._rows = np.empty((0, tokenizer.max_characters_per_word), dtype=np.int16)
 
     def __missing__(self, word: str) -> int:
         number = self[word] = len(self.words)
         self.words.append(word)
-        self._num_letters += len(word)
+        self.num_letters += len(word)
         self._targets.append(self._ids.get(word, WordVocabulary.unk_id))
         return number
-
-    @property
-    def is_full(self) -> bool:
-        """Whether it is time to forget the words."""
-        return len(self) > self.max_words or self._num_letters > self.max_letters
 
     def targets(self, numbers: np.ndarray) -> np.ndarray:
         """The word ids of entries, in an array of the same shape."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -31,18 +31,17 @@ _STEP_LENGTH = 0.2
 _MOMENTUM = 0.95
 
 
-def build_optimizer(model: ElmoForPreTraining, arguments: PretrainingArguments) -> torch.optim.Optimizer:
-    """The optimizer of a run over the weights of its model that are trained."""
-    groups = group_parameters(model, arguments.weight_decay)
-    learning_rate = arguments.learning_rate
-    if arguments.optim == "muon":
-        return MuonWithAdamW(groups, learning_rate, _BETA2)
-    for group in groups:
-        group.pop("num_maps", None)
+def build_optimizers(model: ElmoForPreTraining, arguments: PretrainingArguments) -> list[torch.optim.Optimizer]:
+    """The optimizers of a run, which together step over the weights of its model that are trained."""
+    groups, learning_rate = group_parameters(model, arguments.weight_decay), arguments.learning_rate
     if arguments.optim == "adagrad":
-        return torch.optim.Adagrad(groups, learning_rate, initial_accumulator_value=_INITIAL_ACCUMULATOR)
+        return [torch.optim.Adagrad(groups, learning_rate, initial_accumulator_value=_INITIAL_ACCUMULATOR)]
+    optimizers: list[torch.optim.Optimizer] = []
+    if arguments.optim == "muon":
+        optimizers.append(Muon([group for group in groups if "num_maps" in group], learning_rate))
+        groups = [group for group in groups if "num_maps" not in group]
     # One pass over each weight's numbers: on a CPU the others take four times as long.
-    return torch.optim.AdamW(groups, learning_rate, betas=(0.9, _BETA2), fused=True)
+    return [*optimizers, torch.optim.AdamW(groups, learning_rate, betas=(0.9, _BETA2), fused=True)]
 
 
 def group_parameters(model: ElmoForPreTraining, weight_decay: float) -> list[dict[str, Any]]:
@@ -52,7 +51,13 @@ def group_parameters(model: ElmoForPreTraining, weight_decay: float) -> list[dic
     its "num_maps": those of the biLM, the highway layers and the projection to word vectors. Convolutions, embeddings
     and the softmax, whose rows are words, are none of them. Biases and embeddings do not decay.
     """
-    maps = _count_maps(model)
+    token_encoder = model.elmo.token_encoder
+    maps: dict[Tensor | None, int] = {}
+    for module in (*model.elmo.bilm.modules(), *token_encoder.highways.modules(), token_encoder.projection):
+        if isinstance(module, ElmoProjectedLSTM):
+            maps |= {module.weight_ih: _NUM_GATES, module.weight_hh: _NUM_GATES, module.weight_hr: 1}
+        elif isinstance(module, nn.Linear):
+            maps[module.weight] = 1
     embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
     kinds: dict[tuple[int, float], list[nn.Parameter]] = {}
     for parameter in model.parameters():
@@ -64,18 +69,6 @@ def group_parameters(model: ElmoForPreTraining, weight_decay: float) -> list[dic
         {"params": parameters, "weight_decay": decay, **({"num_maps": num_maps} if num_maps else {})}
         for (num_maps, decay), parameters in kinds.items()
     ]
-
-
-def _count_maps(model: ElmoForPreTraining) -> dict[Tensor, int]:
-    token_encoder = model.elmo.token_encoder
-    maps: dict[Tensor, int] = {}
-    for module in model.elmo.bilm.modules():
-        if isinstance(module, ElmoProjectedLSTM):
-            maps |= {module.weight_ih: _NUM_GATES, module.weight_hh: _NUM_GATES}
-            if module.weight_hr is not None:
-                maps[module.weight_hr] = 1
-    layers = (*token_encoder.highways.modules(), token_encoder.projection)
-    return maps | {layer.weight: 1 for layer in layers if isinstance(layer, nn.Linear)}
 
 
 def build_schedule(arguments: PretrainingArguments, num_steps: int) -> Callable[[float], float]:
@@ -122,44 +115,37 @@ def clip_gradient_norm(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     return norm
 
 
-class MuonWithAdamW(torch.optim.Optimizer):
-    """Muon for matrices (Jordan et al. 2024) and AdamW for all other weights, as one optimizer.
+class Muon(torch.optim.Optimizer):
+    """Muon for matrices (Jordan et al. 2024).
 
-    A step of Muon goes along a matrix's momentum with all of its directions made equally long. Gates on top of one
+    A step goes along a matrix's momentum with all of its directions made equally long. Gates on top of one
     another in one matrix are maps of their own. The steps are as long as AdamW's usually are, so that one rate suits
     both. It takes the steps of torch.optim.Muon(adjust_lr_fn="match_rms_adamw"), to rounding, in a third of the time:
     all maps of one shape go through each product together.
 
     Args:
-        groups: Parameters with their "weight_decay"; those with "num_maps" are matrices of so many maps.
+        groups: Matrices, with the "num_maps" of each and their "weight_decay".
         learning_rate: Of all groups.
-        adam_beta2: Decay of AdamW's second moments.
     """
 
-    def __init__(self, groups: Iterable[Mapping[str, Any]], learning_rate: float, adam_beta2: float):
-        # It steps for groups that are handed to it: what is known of a parameter is in one place, here.
-        self._adamw = torch.optim.AdamW([{"params": []}], learning_rate, betas=(0.9, adam_beta2), fused=True)
-        defaults = {True: {"lr": learning_rate, "momentum": _MOMENTUM}, False: self._adamw.defaults}
-        super().__init__([{**defaults["num_maps" in group], **group} for group in groups], {})
+    def __init__(self, groups: list[dict[str, Any]], learning_rate: float):
+        super().__init__(groups, {"lr": learning_rate})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One step; parameters without a gradient stay as they are."""
-        self._adamw.param_groups = [group for group in self.param_groups if "num_maps" not in group]
-        self._adamw.state = self.state
-        self._adamw.step()
+        """One step; matrices without a gradient stay as they are."""
         # Each map with its momentum and its group, by the shape of its momentum laid down.
         maps: dict[torch.Size, list[tuple[Tensor, Tensor, dict[str, Any]]]] = {}
         for group in self.param_groups:
-            for matrix in group["params"] if "num_maps" in group else ():
+            for matrix in group["params"]:
                 if matrix.grad is None:
                     continue
                 state = self.state[matrix]
                 if not state:
                     state["momentum_buffer"] = torch.zeros_like(matrix)
                 momentum = state["momentum_buffer"]
-                momentum.lerp_(matrix.grad, 1 - group["momentum"])
-                ahead = matrix.grad.lerp(momentum, group["momentum"])
+                momentum.lerp_(matrix.grad, 1 - _MOMENTUM)
+                ahead = matrix.grad.lerp(momentum, _MOMENTUM)
                 for part, direction in zip(*(each.chunk(group["num_maps"]) for each in (matrix, ahead)), strict=True):
                     direction = direction if len(direction) <= direction.shape[1] else direction.T
                     maps.setdefault(direction.shape, []).append((part, direction, group))

@@ -34,14 +34,12 @@ from .checkpoint import (
     describe_run_settings,
     find_checkpoint,
     from_main_process,
-    naming_checkpoint,
-    read_shared_state,
+    opened_state,
     run_folder,
 )
-from .corpus_stats import CorpusStats, read_corpus, write_held_out
+from .corpus_stats import CorpusStats, check_sorted, read_corpus, write_held_out
 from .init import build_model, open_start
 from .optim import build_schedule
-from .sampling import check_sorted
 from .train import LaneTrainer, RunClock
 
 # How accelerate is told to spread one model over several processes.
@@ -89,13 +87,13 @@ def run_pretraining(
                 return read_corpus(arguments, train, held_out, held_out_file, folder, start.tokenizer, words, report)
             if held_out_file is not None:
                 write_held_out(train, held_out_file)
-            with naming_checkpoint(checkpoint):
-                stats = CorpusStats(**read_shared_state(checkpoint)["corpus"])
+            with opened_state(checkpoint) as shared:
+                stats = CorpusStats(**shared["corpus"])
             return stats, WordVocabulary.load(checkpoint), None
 
         stats, words, counts = from_main_process(read_text)
         report(
-            f"training text: {stats.num_words:,} words in {stats.num_sentences:,} sentences, {stats.num_distinct:,} "
+            f"training text: {stats.words:,} words in {stats.sentences:,} sentences, {stats.distinct_words:,} "
             f"distinct; softmax over {len(words):,} words"
         )
         for caveat, remedy in stats.caveats():
@@ -172,7 +170,10 @@ def run_pretraining(
             **_train(trainer, stats, report),
             "recipe": arguments.recipe,
             "objective": arguments.objective,
-            **stats.results(),
+            "baselines": stats.baselines,
+            "training_text": {
+                name: getattr(stats, name) for name in ("words", "sentences", "distinct_words", "unknown_share")
+            },
             "vocabulary_size": len(words),
             "parameters": model.num_parameters(),
             **run,
@@ -256,7 +257,6 @@ def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
             f"{', '.join(available) or 'none'}. For TensorBoard: pip install 'hf_elmo[tracking]'."
         )
     return Accelerator(
-        gradient_accumulation_steps=arguments.gradient_accumulation_steps,
         mixed_precision="bf16" if arguments.bf16 else None,
         log_with=arguments.report_to,
         # Beside the output, which is replaced as a whole.
@@ -272,7 +272,7 @@ def _open_text(arguments: PretrainingArguments, folder: Path) -> tuple[Corpus, C
     """The training text, the held-out text, and where a pass over the one writes the other, if it is cut from it."""
     by_document, held_out_file = arguments.reset_state == "document", None
     train = arguments.open_train(by_document)
-    if arguments.holds_out:
+    if arguments.validation_file is None and (arguments.dataset_name is None or arguments.validation_split is None):
         train.held_out_fraction = arguments.validation_split_percentage / 100
         held_out_file = folder / "held_out.jsonl"
         held_out = corpus_from_file(held_out_file, "--validation_split_percentage")

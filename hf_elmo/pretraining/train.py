@@ -32,12 +32,11 @@ from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.corpora import Corpus
 from ..text.vocabulary import WordVocabulary
 from .arguments import PretrainingArguments
-from .checkpoint import RunCheckpoints, naming_checkpoint, read_state
+from .checkpoint import OPTIMIZER_FILE, RunCheckpoints, opened_state
 from .evaluation import Perplexity, measure_perplexity
 from .lanes import LaneFiller, LaneWindow, reset_lanes
-from .objective import LaneLoss, LaneObjective
-from .optim import build_optimizer, build_schedule, clip_gradient_norm
-from .sampling import LogUniformSampler
+from .objective import LaneObjective, LogUniformSampler
+from .optim import build_optimizers, build_schedule, clip_gradient_norm
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # Of a schedule that goes by the fraction of the time; a run's own steps lie between these.
@@ -49,77 +48,59 @@ _DEVICE = torch.get_device_module() if torch.accelerator.is_available() else Non
 _SHARED = ("step", "num_words", "train_seconds", "history", "evaluations", "resumed_from_steps")
 
 
+@dataclass(eq=False)
 class LaneTrainer:
     """Trains a model on lanes of a corpus, the LSTM state carried from window to window.
 
     The loss of a step is the mean over all its words, in all windows and processes: one process of 64 lanes, two of 32
     and two windows of 32 that are accumulated take the same steps, but for rounding.
-
-    Args:
-        model: Trained in place.
-        tokenizer: Cuts the text and makes the rows of characters.
-        vocabulary: Words of the softmax.
-        train_corpus: Read again from its start as often as the steps ask for.
-        held_out_corpus: Scored before, during and after.
-        arguments: The run's, settled.
-        accelerator: Devices and processes; each process reads its own shard of the corpora.
-        checkpoints: Where checkpoints go.
-        clock: Of the run.
-        report: Called in the main process with each line for the user.
     """
 
-    def __init__(
-        self,
-        model: ElmoForPreTraining,
-        tokenizer: ElmoCharTokenizer,
-        vocabulary: WordVocabulary,
-        train_corpus: Corpus,
-        held_out_corpus: Corpus,
-        arguments: PretrainingArguments,
-        accelerator: Accelerator,
-        checkpoints: RunCheckpoints,
-        clock: RunClock,
-        report: Callable[[str], None] = lambda line: None,
-    ):
+    model: ElmoForPreTraining  # trained in place
+    tokenizer: ElmoCharTokenizer
+    vocabulary: WordVocabulary  # words of the softmax
+    train_corpus: Corpus  # read again from its start as often as the steps ask for
+    held_out_corpus: Corpus
+    arguments: PretrainingArguments  # settled
+    accelerator: Accelerator  # each process reads its own shard of the corpora
+    checkpoints: RunCheckpoints
+    clock: RunClock
+    report: Callable[[str], None] = lambda line: None  # called in the main process with each line for the user
+
+    def __post_init__(self) -> None:
+        arguments, accelerator = self.arguments, self.accelerator
         with torch.no_grad():
-            for tensor in itertools.chain(model.parameters(), model.buffers()):
+            for tensor in itertools.chain(self.model.parameters(), self.model.buffers()):
                 # Memory of its own, aligned as torch does it: weights of a loaded file lie where the file has them, and
                 # a product may round otherwise there, so that a resumed run would not meet the same numbers.
                 tensor.data = tensor.data.clone(memory_format=torch.contiguous_format)
         accelerator.gradient_accumulation_steps = arguments.gradient_accumulation_steps
         rank, num_ranks = accelerator.process_index, accelerator.num_processes
-        self.arguments = arguments
-        self.accelerator = accelerator
-        self.tokenizer = tokenizer
-        self.vocabulary = vocabulary
-        self.train_corpus = train_corpus.shard(rank, num_ranks)
-        self.held_out_corpus = held_out_corpus.shard(rank, num_ranks)
-        self.checkpoints = checkpoints
-        self.clock = clock
-        self.report = report
+        self.train_corpus = self.train_corpus.shard(rank, num_ranks)
+        self.held_out_corpus = self.held_out_corpus.shard(rank, num_ranks)
         self.signals = StopSignals()
         # Each process draws its own negatives.
         self.sampler: LogUniformSampler | None = None
         if arguments.objective == "sampled":
-            self.sampler = LogUniformSampler(len(vocabulary), arguments.num_negative_samples, arguments.seed + rank)
+            self.sampler = LogUniformSampler(
+                len(self.vocabulary), arguments.num_negative_samples, arguments.seed + rank
+            )
         # DDP does not know how to add up sparse gradients, nor weight decay and the other optimizers how to use them.
         is_sparse = self.sampler is not None and arguments.optim == "adagrad" and not arguments.weight_decay
-        self.objective, self.optimizer = accelerator.prepare(
-            LaneObjective(model, sparse_gradients=is_sparse and num_ranks == 1), build_optimizer(model, arguments)
+        self.objective, *self.optimizers = accelerator.prepare(
+            LaneObjective(self.model, sparse_gradients=is_sparse and num_ranks == 1),
+            *build_optimizers(self.model, arguments),
         )
         # Once, not in each step: accelerate looks for DeepSpeed on the disk every time that it unwraps a model.
         self.bare_objective: LaneObjective = accelerator.unwrap_model(self.objective)
         self.schedule = build_schedule(arguments, _SCHEDULE_STEPS if arguments.max_hours else arguments.max_steps)
-        self.filler = LaneFiller(
-            tokenizer, vocabulary, arguments.per_device_train_batch_size, arguments.unroll_steps, arguments.reset_state
-        )
+        lanes, steps = arguments.per_device_train_batch_size, arguments.unroll_steps
+        self.filler = LaneFiller(self.tokenizer, self.vocabulary, lanes, steps, arguments.reset_state)
         self.state: ElmoState | None = None
         self.history: list[dict[str, float]] = []
         self.evaluations: list[dict[str, float]] = []
         self.resumed_from_steps: list[int] = []
-        self.step = 0
-        self.kept_step = 0
-        self.num_words = 0
+        self.step = self.kept_step = self.num_words = 0
         self.train_seconds = 0.0
         self.progress: float | None = None
         self._is_last = False
@@ -194,12 +175,13 @@ class LaneTrainer:
     def _take_step(self, windows: list[LaneWindow]) -> tuple[int, float]:
         """One optimizer step over some windows: the signal that any process got by then, and this one's mean loss."""
         arguments, accelerator = self.arguments, self.accelerator
-        count, stop_signal = self._agree(sum(window.num_targets for window in windows))
-        for group in self.optimizer.param_groups:
+        words = sum(window.num_targets for window in windows)
+        count, stop_signal = self._agree(words)
+        for group in itertools.chain.from_iterable(optimizer.param_groups for optimizer in self.optimizers):
             group["lr"] = self._learning_rate()
         # accelerate divides by the windows and DDP by the processes; the loss is the mean over all words.
         factor = arguments.loss_scale * len(windows) * accelerator.num_processes / max(count, 1)
-        losses: list[LaneLoss] = []
+        losses: list[torch.Tensor] = []
         for window in windows:
             resets = window.reset_state
             if arguments.reset_probability:
@@ -207,16 +189,23 @@ class LaneTrainer:
             self.state = reset_lanes(self.state, resets)
             with accelerator.accumulate(self.objective):
                 negatives = self.sampler.draw_pair() if self.sampler else None
-                loss = self.objective(window.to(accelerator.device), self.state, negatives)
-                accelerator.backward(loss.sums.sum() / 2 * factor)
-                self.state = loss.state.detach()
-                losses.append(loss)
+                sums, state = self.objective(window.to(accelerator.device), self.state, negatives)
+                accelerator.backward(sums.sum() / 2 * factor)
+                self.state = state.detach()
+                losses.append(sums.detach().sum())
                 if accelerator.sync_gradients:
-                    total = self._check_finite(float(sum(loss.sums.detach().sum() for loss in losses)) / 2, "loss")
-                    self._check_finite(self._clip_gradients(), "norm of the gradients")
-                self.optimizer.step()
-                self.optimizer.zero_grad()
-        words = sum(loss.num_targets for loss in losses)
+                    total, norm = float(sum(losses)) / 2, self._clip_gradients()
+                    if not math.isfinite(total + norm):
+                        raise FloatingPointError(
+                            f"the loss is {total} and the norm of the gradients {norm} at step {self.step + 1}, after "
+                            f"{self.num_words:,} words, in process {accelerator.process_index}: pass "
+                            f"{self.filler.num_passes + 1} over its text, at sentence or document "
+                            f"{self.filler.num_taken:,}. Lower --learning_rate, or look at the text there; the last "
+                            "checkpoint, if any, is still there."
+                        )
+                for optimizer in self.optimizers:
+                    optimizer.step()
+                    optimizer.zero_grad()
         self._logged = [self._logged[0] + total, self._logged[1] + words]
         self.num_words += count
         self.step += 1
@@ -242,16 +231,6 @@ class LaneTrainer:
 
     def _clip_gradients(self) -> float:
         return float(clip_gradient_norm(self.bare_objective.parameters(), self.arguments.max_grad_norm))
-
-    def _check_finite(self, value: float, name: str) -> float:
-        if not math.isfinite(value):
-            raise FloatingPointError(
-                f"the {name} is {value} at step {self.step + 1}, after {self.num_words:,} words, in process "
-                f"{self.accelerator.process_index}: pass {self.filler.num_passes + 1} over its text, at sentence or "
-                f"document {self.filler.num_taken:,}. Lower --learning_rate, or look at the text there; the last "
-                "checkpoint, if any, is still there."
-            )
-        return value
 
     def _is_due(self, steps: int | None, times: int, progress: float | None) -> bool:
         """Whether something is due that comes each so many steps or, where those are None, so many times in a run.
@@ -285,24 +264,16 @@ class LaneTrainer:
             drawn, window = self.sampler.generator.get_state(), window.to(self.accelerator.device)
             self.objective.eval()
             for name, negatives in (("sampled_loss", self.sampler.draw_pair()), ("full_loss", None)):
-                found = self.bare_objective(window, state, negatives)
-                entry[name] = round(float(found.sums.sum()) / max(2 * found.num_targets, 1), 5)
+                sums, _ = self.bare_objective(window, state, negatives)
+                entry[name] = round(float(sums.sum()) / max(2 * window.num_targets, 1), 5)
             self.sampler.generator.set_state(drawn)
         self.history.append(entry)
         self._track("train", entry)
 
     def evaluate(self, zero_state: bool = False) -> Perplexity:
         """Perplexity on the held-out text, each word scored once; see `measure_perplexity`."""
-        return measure_perplexity(
-            self.bare_objective,
-            self.tokenizer,
-            self.vocabulary,
-            self.held_out_corpus,
-            self.accelerator,
-            self.arguments.unroll_steps,
-            self.arguments.reset_state,
-            zero_state,
-        )
+        what = self.bare_objective, self.tokenizer, self.vocabulary, self.held_out_corpus, self.accelerator
+        return measure_perplexity(*what, self.arguments.unroll_steps, self.arguments.reset_state, zero_state)
 
     def _evaluate_and_report(self) -> bool:
         """Whether this evaluation is the best one so far."""
@@ -352,7 +323,7 @@ class LaneTrainer:
             self.step,
             self.best_step,
             shared={**{name: getattr(self, name) for name in _SHARED}, "seconds": self.clock.seconds},
-            optimizer=self.optimizer.state_dict(),
+            optimizers=[optimizer.state_dict() for optimizer in self.optimizers],
             own={
                 "lanes": self.filler.state_dict(),
                 "state": None if self.state is None else [self.state.hidden.cpu(), self.state.cell.cpu()],
@@ -370,11 +341,14 @@ class LaneTrainer:
 
         Raises: ValueError naming the checkpoint where its files hold no state of such a run.
         """
-        with naming_checkpoint(checkpoint):
-            shared, optimizer, own = read_state(checkpoint, self.accelerator.process_index)
+        with opened_state(checkpoint) as shared:
+            # Tensors and plain values alone: other pickles run code.
+            files = (checkpoint / name for name in (OPTIMIZER_FILE, f"rank-{self.accelerator.process_index}.pt"))
+            states, own = (torch.load(file, map_location="cpu", weights_only=True) for file in files)
             # Into the weights that are there: a product may round otherwise where a weight lies otherwise in memory.
             load_model(self.bare_objective.model, checkpoint / WEIGHTS_FILE)
-            self.optimizer.load_state_dict(optimizer)
+            for optimizer, state in zip(self.optimizers, states, strict=True):
+                optimizer.load_state_dict(state)
             for name in _SHARED:
                 # As the type that they have; a damaged file may hold anything.
                 setattr(self, name, type(getattr(self, name))(shared[name]))
@@ -404,16 +378,11 @@ class RunClock:
     """The seconds of a run, with all that it does and its earlier legs, and the fraction of its hours.
 
     A leg is what one process does of a run; of one that was killed, what came after its last checkpoint is forgotten.
-
-    Args:
-        max_hours: That the run may take; None for any number.
-        earlier_seconds: Of earlier legs.
-        step_seconds, evaluation_seconds, checkpoint_seconds: What the last one of each took.
     """
 
-    max_hours: float | None = None
-    earlier_seconds: float = 0.0
-    step_seconds: float = 0.0
+    max_hours: float | None = None  # that the run may take
+    earlier_seconds: float = 0.0  # of earlier legs
+    step_seconds: float = 0.0  # what the last step took; so with those that follow
     evaluation_seconds: float = 0.0
     checkpoint_seconds: float = 0.0
 

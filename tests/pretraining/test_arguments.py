@@ -24,7 +24,8 @@ def test_what_is_not_given_is_the_recipes(arguments, name):
     made = arguments(recipe=name)
     assert {field: getattr(made, field) for field in RECIPES[name]} == RECIPES[name]
     assert arguments(recipe=name, learning_rate=0.5).learning_rate == 0.5
-    assert made.loss_scale == (20 if name == "paper" else 1)
+    wanted = (0, 10, 20) if name == "paper" else (0.05, 1, 1)
+    assert (made.warmup_ratio, made.max_grad_norm, made.loss_scale) == wanted
     made.check()
 
 
@@ -106,8 +107,3 @@ def test_epochs_are_turned_into_steps_and_hours_bound_them(arguments):
     timed = settle_short(**lanes, max_hours=1.0)
     assert (timed.max_steps, timed.eval_steps, timed.logging_steps, timed.save_steps) == (-1, None, None, 500)
     assert settle_short(**lanes, max_hours=1.0, num_train_epochs=0.5).max_steps == math.ceil(500 / 30)
-
-
-def test_what_a_recipe_alone_decides(arguments):
-    found = [(made.warmup_ratio, made.max_grad_norm) for made in (arguments(recipe="paper"), arguments())]
-    assert found == [(0, 10), (0.05, 1)]

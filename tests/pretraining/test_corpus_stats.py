@@ -1,14 +1,22 @@
-"""Numbers that mislead are marked: unknown words, held-out text that was trained on, words cut otherwise."""
+"""Numbers that mislead are marked: unknown words, held-out text that was trained on, words cut otherwise; baselines."""
 
 import json
+import math
+from collections import Counter
 
 import pytest
+import torch
 from datasets import Dataset
+from hypothesis import given
+from hypothesis import strategies as st
+from refusals import assert_refused
 from run_cases import LINES, make_arguments, write_lines
 
 from hf_elmo import ElmoCharTokenizer
+from hf_elmo.pretraining.corpus_stats import CONCENTRATIONS, check_sorted, count_baselines
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.text.spelling import SPELLING_FILE
+from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
 
 @pytest.fixture
@@ -93,3 +101,87 @@ def test_one_split_for_both_texts_is_named(run, tmp_path):
         train_file=None, validation_file=None, dataset_name=str(tmp_path / "data"), validation_split="train"
     )
     assert any("'train'" in caveat for caveat in results["caveats"])
+
+
+# Baselines
+
+VOCABULARY = WordVocabulary(["<S>", "</S>", "<UNK>", "a", "b", "c"])
+texts = st.lists(st.lists(st.sampled_from("abcx"), min_size=1, max_size=6), min_size=1, max_size=8)
+
+
+def plain_perplexity(train, held_out, k):
+    """Forward bigram perplexity, by counting with strings."""
+
+    def known(words):
+        return [word if word in VOCABULARY else "<UNK>" for word in words]
+
+    unigrams, bigrams, contexts = Counter(), Counter(), Counter()
+    for words in map(known, train):
+        for context, word in zip(["<S>", *words], [*words, "</S>"], strict=True):
+            unigrams[word] += 1
+            bigrams[context, word] += 1
+            contexts[context] += 1
+    total, log_likelihood, count = unigrams.total(), 0.0, 0
+    for words in map(known, held_out):
+        for context, word in zip(["<S>", *words], [*words, "</S>"], strict=True):
+            prior = (unigrams[word] + 1) / (total + len(VOCABULARY) - 1)
+            posterior = prior if k is None else (bigrams[context, word] + k * prior) / (contexts[context] + k)
+            log_likelihood += math.log(posterior)
+            count += 1
+    return math.exp(-log_likelihood / count)
+
+
+@given(texts, texts)
+def test_against_plain_counting(train, held_out):
+    found = count_baselines(train, held_out, VOCABULARY)
+    assert found["unigram"] == pytest.approx(plain_perplexity(train, held_out, None), rel=1e-6)
+    for name in ("bigram_forward", "bigram_backward"):
+        best = min(plain_perplexity(train, held_out, k) for k in CONCENTRATIONS)
+        assert found[name] == pytest.approx(best, rel=1e-6)
+        # Backward is forward of the reversed text.
+        train, held_out = ([sentence[::-1] for sentence in text] for text in (train, held_out))
+    words = [word for sentence in held_out for word in sentence]
+    assert found["unknown_rate"] == pytest.approx(words.count("x") / len(words))
+    assert found["bigram"] == pytest.approx((found["bigram_forward"] + found["bigram_backward"]) / 2)
+
+
+def test_no_held_out_text():
+    with pytest.raises(ValueError, match="held_out_sentences is empty"):
+        count_baselines([["a"]], [], VOCABULARY)
+
+
+# Sorted vocabularies
+
+
+def zipf_counts(size: int, tokens: int, seed: int) -> Counter[str]:
+    """How often each of the words w0, w1, ... is seen in a text of so many tokens."""
+    weights = 1 / torch.arange(1, size + 1, dtype=torch.float64)
+    drawn = torch.multinomial(weights, tokens, True, generator=torch.Generator().manual_seed(seed))
+    return Counter(f"w{index}" for index in drawn.tolist())
+
+
+def vocabulary_of(words) -> WordVocabulary:
+    return WordVocabulary([*SPECIAL_WORDS, *words])
+
+
+@pytest.mark.parametrize(("size", "tokens"), [(200, 1000), (2000, 500), (2000, 50_000)])
+def test_a_sorted_vocabulary_passes_by_the_counts_of_any_text_of_its_kind_and_no_other(size, tokens):
+    counts, words = zipf_counts(size, tokens, seed=1), [f"w{index}" for index in range(size)]
+    check_sorted(WordVocabulary.from_counts(counts), counts)
+    check_sorted(vocabulary_of(words), counts)
+    check_sorted(WordVocabulary.from_counts(zipf_counts(size, tokens, seed=2)), counts)
+    shuffled = torch.randperm(size, generator=torch.Generator().manual_seed(7)).tolist()
+    alphabetical = sorted(words, key=lambda word: word[::-1])
+    for order in (words[::-1], [words[index] for index in shuffled], alphabetical):
+        assert_refused(ValueError, "frequency: 'w", check_sorted, vocabulary_of(order), counts)
+
+
+def test_words_of_nearly_equal_counts_may_stand_in_any_order():
+    for words in (["a"], ["a", "b", "c"], ["b", "c", "a"]):
+        check_sorted(vocabulary_of(words), {"a": 6, "b": 5, "c": 5, "<UNK>": 100})
+
+
+def test_the_first_word_out_of_order_is_named_and_a_vocabulary_without_the_texts_words_refused():
+    counts = {"a": 2, "b": 1, "c": 4, "d": 3, "e": 5, "f": 6, "g": 3000}
+    assert_refused(ValueError, ("'b'", "'c'", "--vocab_file"), check_sorted, vocabulary_of("abcdefg"), counts)
+    assert_refused(ValueError, "vocabulary", check_sorted, vocabulary_of("ab"), {"A": 3, "<S>": 9})

@@ -16,45 +16,39 @@ from hf_elmo.text.vocabulary import WordVocabulary
 VOCABULARY = WordVocabulary(["<S>", "</S>", "<UNK>", "a", "b", "c", "d", "e"])
 TOKENIZER = ElmoCharTokenizer()
 
-sentences_of_letters = st.lists(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=9), max_size=12)
-
-
-def unwind(windows, num_lanes):
-    """The words and targets of each lane, from window after window."""
-    lanes = [([], [], [], []) for _ in range(num_lanes)]
-    for window in windows:
-        words = TOKENIZER.convert_ids_to_tokens(window.rows)
-        for index, lane in enumerate(lanes):
-            for direction in (0, 1):
-                lane[direction].extend(words[place] for place in window.words[direction, index].tolist())
-                lane[2 + direction].extend(window.targets[direction, index].tolist())
-    return lanes
-
 
 def test_the_streams_of_the_design():
-    (lane,) = unwind(fill_lanes([list("abc"), list("de")], TOKENIZER, VOCABULARY, 1, 9), 1)
-    forward_words, backward_words, forward_targets, backward_targets = lane
-    assert forward_words == ["<S>", "a", "b", "c", "</S>", "<S>", "d", "e", "</S>"]
-    assert backward_words == ["</S>", "c", "b", "a", "<S>", "</S>", "e", "d", "<S>"]
-    assert forward_targets == [3, 4, 5, 1, NO_TARGET, 6, 7, 1, NO_TARGET]
-    assert backward_targets == [5, 4, 3, 0, NO_TARGET, 7, 6, 0, NO_TARGET]
+    (window,) = fill_lanes([list("abc"), list("de")], TOKENIZER, VOCABULARY, 1, 9)
+    words = TOKENIZER.convert_ids_to_tokens(window.rows)
+    forward, backward = ([words[place] for place in stream] for stream in window.words[:, 0].tolist())
+    assert forward == ["<S>", "a", "b", "c", "</S>", "<S>", "d", "e", "</S>"]
+    assert backward == ["</S>", "c", "b", "a", "<S>", "</S>", "e", "d", "<S>"]
+    assert window.targets[:, 0].tolist() == [[3, 4, 5, 1, -100, 6, 7, 1, -100], [5, 4, 3, 0, -100, 7, 6, 0, -100]]
 
 
 # The reference, the lane filler of a saved state, and resets
 
 
-def reference(sentences, num_lanes, unroll_steps):
-    """What `fill_lanes` gives, word by word and list by list."""
-    remaining = iter(sentences)
+def reference(stream, num_lanes, unroll_steps, by_document):
+    """The windows of a stream, word by word and list by list."""
+    remaining = iter(stream)
     lanes = [([], [], [], []) for _ in range(num_lanes)]
+    waiting = [[] for _ in lanes]
     while True:
-        for lane in lanes:
-            while len(lane[0]) < unroll_steps and (words := next(remaining, None)) is not None:
-                ids = VOCABULARY.encode(words)
-                lane[0].extend(["<S>", *words, "</S>"])
-                lane[1].extend(["</S>", *words[::-1], "<S>"])
-                lane[2].extend([*ids, VOCABULARY.eos_id, NO_TARGET])
-                lane[3].extend([*ids[::-1], VOCABULARY.bos_id, NO_TARGET])
+        starts = [by_document and not lane[0] and not sentences for lane, sentences in zip(lanes, waiting, strict=True)]
+        for lane, sentences in zip(lanes, waiting, strict=True):
+            while len(lane[0]) < unroll_steps:
+                if sentences:
+                    words = sentences.pop(0)
+                    ids = VOCABULARY.encode(words)
+                    lane[0].extend(["<S>", *words, "</S>"])
+                    lane[1].extend(["</S>", *words[::-1], "<S>"])
+                    lane[2].extend([*ids, VOCABULARY.eos_id, NO_TARGET])
+                    lane[3].extend([*ids[::-1], VOCABULARY.bos_id, NO_TARGET])
+                elif (by_document and lane[0]) or (entry := next(remaining, None)) is None:
+                    break
+                else:
+                    sentences.extend(entry if by_document else [entry])
         if not any(lane[0] for lane in lanes):
             return
         distinct = {}
@@ -67,7 +61,7 @@ def reference(sentences, num_lanes, unroll_steps):
                     cut = [distinct.setdefault(word, len(distinct)) for word in cut]
                 part.append(cut + [filling] * (unroll_steps - len(cut)))
         rows = TOKENIZER.convert_tokens_to_ids(list(distinct))
-        yield LaneWindow(rows, window[:2], window[2:], reset_state=[False] * num_lanes)
+        yield LaneWindow(rows, window[:2], window[2:], reset_state=starts)
 
 
 def as_lists(window):
@@ -76,15 +70,17 @@ def as_lists(window):
 
 odd_words = st.one_of(st.sampled_from([*"abcdef", "<S>", "</S>", "<UNK>"]), st.text(max_size=3))
 odd_sentences = st.lists(st.lists(odd_words, max_size=9), max_size=12)
+odd_documents = st.lists(odd_sentences, max_size=6)
 
 
-@given(
-    odd_sentences, st.integers(1, 4), st.integers(1, 7), st.sampled_from([1, 4, 100_000]), st.sampled_from([9, 10**7])
-)
-def test_windows_are_those_of_the_reference(sentences, num_lanes, unroll_steps, max_words, max_letters):
-    with patch.multiple(lanes._WordNumbers, max_words=max_words, max_letters=max_letters):
-        found = list(map(as_lists, fill_lanes(sentences, TOKENIZER, VOCABULARY, num_lanes, unroll_steps)))
-    assert found == list(map(as_lists, reference(sentences, num_lanes, unroll_steps)))
+@pytest.mark.parametrize(("reset_state", "streams"), [("never", odd_sentences), ("document", odd_documents)])
+@given(st.data(), st.integers(1, 4), st.integers(1, 7), st.sampled_from([0, 9, 10**6]))
+def test_windows_are_those_of_the_reference(reset_state, streams, data, num_lanes, unroll_steps, max_letters):
+    stream = data.draw(streams)
+    with patch.object(lanes._WordNumbers, "max_letters", max_letters):
+        found = fill_lanes(stream, TOKENIZER, VOCABULARY, num_lanes, unroll_steps, reset_state)
+        found = list(map(as_lists, found))
+    assert found == list(map(as_lists, reference(stream, num_lanes, unroll_steps, reset_state == "document")))
 
 
 def passes(filler, streams):
@@ -99,16 +95,16 @@ def passes(filler, streams):
     st.sampled_from(["never", "epoch", "document"]),
     st.integers(1, 4),
     st.integers(1, 7),
-    st.sampled_from([4, 100_000]),
+    st.sampled_from([4, 10**6]),
 )
-def test_a_saved_state_goes_on_with_the_same_windows(data, reset_state, num_lanes, unroll_steps, max_words):
-    entries = odd_sentences if reset_state != "document" else st.lists(odd_sentences, max_size=6)
+def test_a_saved_state_goes_on_with_the_same_windows(data, reset_state, num_lanes, unroll_steps, max_letters):
+    entries = odd_sentences if reset_state != "document" else odd_documents
     streams = [data.draw(entries), data.draw(entries)]
 
     def new_filler():
         return LaneFiller(TOKENIZER, VOCABULARY, num_lanes, unroll_steps, reset_state)
 
-    with patch.object(lanes._WordNumbers, "max_words", max_words):
+    with patch.object(lanes._WordNumbers, "max_letters", max_letters):
         whole = list(map(as_lists, passes(new_filler(), streams)))
         if reset_state == "never":
             # A pass continues where the one before ended.
@@ -132,42 +128,3 @@ def test_each_pass_starts_from_zeros_with_reset_state_epoch():
         assert [window.reset_state.tolist() for window in windows] == [[True] * 2] + [[False] * 2] * 2
         assert sum(window.num_targets for window in windows) == 12
     assert list(filler.last_windows()) == []
-
-
-documents = st.lists(st.lists(st.lists(st.sampled_from("abcdef"), max_size=5), max_size=4), max_size=8)
-
-
-@given(documents, st.integers(1, 3), st.integers(1, 7))
-def test_each_document_is_read_alone_from_zeros_with_reset_state_document(documents, num_lanes, unroll_steps):
-    filler = LaneFiller(TOKENIZER, VOCABULARY, num_lanes, unroll_steps, reset_state="document")
-    windows = list(passes(filler, [documents]))
-    found = []
-    for index in range(num_lanes):
-        for window in windows:
-            if window.reset_state[index]:
-                found.append(([], []))
-            words = TOKENIZER.convert_ids_to_tokens(window.rows)
-            for stream, places, targets in zip(found[-1], window.words, window.targets, strict=True):
-                stream.extend(zip((words[place] for place in places[index]), targets[index].tolist(), strict=True))
-    wanted = []
-    for document in documents:
-        if document:
-            (lane,) = unwind(fill_lanes(document, TOKENIZER, VOCABULARY, 1, unroll_steps), 1)
-            streams = zip(lane[:2], lane[2:], strict=True)
-            wanted.append(tuple(without_filling(zip(*stream, strict=True)) for stream in streams))
-    found = [tuple(map(without_filling, streams)) for streams in found]
-    assert sorted(filter(any, found)) == sorted(wanted)
-
-
-def without_filling(entries):
-    """Up to the last closing special token, which follows the last entry with a target."""
-    entries = list(entries)
-    with_target = [place for place, (_, target) in enumerate(entries) if target != NO_TARGET]
-    return entries[: with_target[-1] + 2] if with_target else []
-
-
-def test_a_state_of_another_corpus():
-    filler = LaneFiller(TOKENIZER, VOCABULARY, 2, 3)
-    next(filler.windows([list("abcd"), list("ef")]))
-    with pytest.raises(ValueError, match="stream ends after 1 entries, but 2 had been taken"):
-        next(filler.windows([list("abcd")]))

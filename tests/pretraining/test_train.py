@@ -3,80 +3,71 @@
 import copy
 import itertools
 import signal
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from types import SimpleNamespace
 
 import pytest
 import torch
-from accelerate import Accelerator
-from conftest import make_tiny_config
-from run_cases import make_arguments, write_lines
+from run_cases import TINY, make_arguments, write_lines
 from tolerances import REORDERED_FLOAT32
 
-from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoState
+from hf_elmo import ElmoState
 from hf_elmo.pretraining import train as module
-from hf_elmo.pretraining.arguments import PretrainingArguments
-from hf_elmo.pretraining.checkpoint import RunCheckpoints
 from hf_elmo.pretraining.lanes import LaneFiller, reset_lanes
 from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.pretraining.train import SIGNALS, LaneTrainer, RunClock, StopSignals
-from hf_elmo.text.corpora import corpus_from_files
-from hf_elmo.text.vocabulary import WordVocabulary
 
 PATTERN = ["the cat sat on the mat .", "a dog ran to the park and back ."]
 
 
-@pytest.fixture
-def make_trainer(tmp_path):
-    (tmp_path / "train.txt").write_text("".join(f"{line}\n" for line in PATTERN * 20))
-    (tmp_path / "heldout.txt").write_text("".join(f"{line}\n" for line in PATTERN))
-    train, held_out = (corpus_from_files([str(tmp_path / f"{name}.txt")]) for name in ("train", "heldout"))
-    tokenizer = ElmoCharTokenizer()
-    counts = Counter(chain.from_iterable(train.sentences(tokenizer.tokenize)))
-    vocabulary = WordVocabulary.from_counts(counts)
+def run(folder, **changes):
+    changes = {"per_device_train_batch_size": 4, "learning_rate": 2e-2, "num_negative_samples": 6, **changes}
+    changes = {"config_overrides": TINY.replace("8", "16"), "skip_baselines": True, "save_steps": 0, **changes}
+    return run_pretraining(make_arguments(folder, **changes), report=lambda line: None)
 
-    def make(max_steps=60, objective="full", **settings):
-        torch.manual_seed(1)
-        model = ElmoForPreTraining(
-            make_tiny_config(word_vocab_size=len(vocabulary), dropout=0.0, projection_size=16, cell_size=32)
-        )
-        arguments = PretrainingArguments(
-            output_dir="none",
-            **{"per_device_train_batch_size": 4, "unroll_steps": 5, "learning_rate": 2e-2},
-            max_steps=max_steps,
-            objective=objective,
-            num_negative_samples=6,
-            save_steps=0,
-            **settings,
-        ).with_recipe()
-        arguments = arguments.settled(len(vocabulary), 1, 1)
-        accelerator = Accelerator(cpu=True)
-        checkpoints = RunCheckpoints(tmp_path / "out", tmp_path / "aside", accelerator, lambda directory: None, {})
-        clock = RunClock()
-        return LaneTrainer(model, tokenizer, vocabulary, train, held_out, arguments, accelerator, checkpoints, clock)
+
+class GoneOn(Exception):
+    """A run got as far as its first step."""
+
+
+@pytest.fixture
+def make_trainer(tmp_path, monkeypatch):
+    """The trainer of a run, before its first step."""
+
+    def make(**changes):
+        write_lines(tmp_path, PATTERN)
+        made = []
+
+        def keep(trainer):
+            made.append(trainer)
+            raise GoneOn
+
+        with monkeypatch.context() as patch, pytest.raises(GoneOn):
+            patch.setattr(LaneTrainer, "train", keep)
+            run(tmp_path, **changes)
+        return made[0]
 
     return make
 
 
 @pytest.mark.parametrize("objective", ["full", "sampled"])
-def test_it_learns_a_text_by_heart(make_trainer, objective):
-    trainer = make_trainer(max_steps=80, objective=objective)
-    trainer.held_out_corpus = trainer.train_corpus
-    perplexity = trainer.train()
-    assert trainer.evaluations[0]["mean"] > 10 and perplexity.mean < (3 if objective == "full" else 8)
-    assert perplexity.num_targets == 20 * sum(len(line.split()) + 1 for line in PATTERN)
-    assert [entry["step"] for entry in trainer.history] == [*range(4, 81, 4)]
-    assert trainer.history[-1]["words"] == trainer.num_words
+def test_it_learns_a_text_by_heart(tmp_path, objective):
+    text = write_lines(tmp_path, PATTERN)
+    results = run(tmp_path, max_steps=80, objective=objective, validation_file=[str(text)])
+    assert results["evaluations"][0]["mean"] > 10
+    assert results["perplexity"]["mean"] < (3 if objective == "full" else 8)
+    assert results["perplexity"]["num_targets"] == 20 * sum(len(line.split()) + 1 for line in PATTERN)
+    history = results["history"]
+    assert [entry["step"] for entry in history] == [*range(4, 81, 4)]
+    assert history[-1]["words"] == results["words_trained"]
     if objective == "sampled":
         # A few negatives make an easier task than all words do.
-        assert sum(entry["sampled_loss"] - entry["full_loss"] for entry in trainer.history) < 0
+        assert sum(entry["sampled_loss"] - entry["full_loss"] for entry in history) < 0
 
 
 def test_a_step_follows_the_mean_loss_of_all_its_words(make_trainer, monkeypatch):
-    trainer = make_trainer(max_steps=1, gradient_accumulation_steps=2, weight_decay=0.0)
+    trainer = make_trainer(max_steps=1, gradient_accumulation_steps=2, reset_probability=0.0)
     model, windows = copy.deepcopy(trainer.bare_objective.model), list(itertools.islice(trainer._windows(), 2))
     trainer.filler.load_state_dict(LaneFiller(trainer.tokenizer, trainer.vocabulary, 4, 5).state_dict())
     found = {}
@@ -88,19 +79,17 @@ def test_a_step_follows_the_mean_loss_of_all_its_words(make_trainer, monkeypatch
 
     monkeypatch.setattr(LaneTrainer, "_clip_gradients", keep_gradients)
     trainer.train()
-    objective, total, count, state = LaneObjective(model).train(), 0.0, 0, None
+    objective, total, state = LaneObjective(model).train(), 0.0, None
     for window in windows:
-        loss = objective(window, state)
-        state, count = loss.state.detach(), count + 2 * loss.num_targets
-        total = total + loss.sums.sum()
-    (total / count).backward()
+        sums, state = objective(window, state and state.detach())
+        total = total + sums.sum()
+    (total / sum(2 * window.num_targets for window in windows)).backward()
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
             torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=REORDERED_FLOAT32)
 
 
-def test_some_lanes_start_from_zeros_by_chance(make_trainer, monkeypatch):
-    trainer = make_trainer(max_steps=50, reset_probability=0.25)
+def test_some_lanes_start_from_zeros_by_chance(tmp_path, monkeypatch):
     forward, starts = LaneObjective.forward, []
 
     def watched(objective, window, state=None, negatives=None):
@@ -109,7 +98,8 @@ def test_some_lanes_start_from_zeros_by_chance(make_trainer, monkeypatch):
         return forward(objective, window, state, negatives)
 
     monkeypatch.setattr(LaneObjective, "forward", watched)
-    trainer.train()
+    write_lines(tmp_path)
+    run(tmp_path, max_steps=50, reset_probability=0.25)
     assert len(starts) == 4 * 49
     assert 0.15 < sum(starts) / len(starts) < 0.35
 
@@ -125,18 +115,13 @@ def test_the_state_of_lanes_that_start_anew_is_zeros():
 
 
 @pytest.mark.parametrize("reset_state", ["never", "epoch", "document"])
-def test_states_are_reset_when_asked(make_trainer, tmp_path, reset_state):
+def test_states_are_reset_when_asked(tmp_path, reset_state):
     """Sentences that are documents have the perplexity that each has alone, from zeros."""
-    (tmp_path / "documents.txt").write_text("".join(f"{line}\n\n" for line in PATTERN * 30))
-    trainer = make_trainer(max_steps=30, reset_state=reset_state)
-    trainer.held_out_corpus = corpus_from_files(
-        [str(tmp_path / "documents.txt")], by_document=reset_state == "document"
-    )
-    if reset_state == "document":
-        trainer.train_corpus = trainer.held_out_corpus
-    found, alone = trainer.train(), trainer.evaluate(zero_state=True)
-    assert found.num_targets == alone.num_targets
-    assert (found.mean == pytest.approx(alone.mean, rel=1e-5)) is (reset_state == "document")
+    text = write_lines(tmp_path, [f"{line}\n" for line in PATTERN])
+    results = run(tmp_path, max_steps=30, reset_state=reset_state, validation_file=[str(text)])
+    found, alone = results["perplexity"], results["perplexity_cold"]
+    assert found["num_targets"] == alone["num_targets"]
+    assert (found["mean"] == pytest.approx(alone["mean"], rel=1e-5)) is (reset_state == "document")
 
 
 def test_the_sampled_and_the_full_loss_of_a_window_are_measured_without_a_trace(make_trainer):
@@ -148,9 +133,9 @@ def test_the_sampled_and_the_full_loss_of_a_window_are_measured_without_a_trace(
     assert torch.equal(torch.get_rng_state(), random)
     with torch.no_grad():
         objective = trainer.bare_objective.eval()
-        losses = [objective(window, None, negatives) for negatives in (trainer.sampler.draw_pair(), None)]
+        sums = [objective(window, None, negatives)[0] for negatives in (trainer.sampler.draw_pair(), None)]
     found = [trainer.history[0][name] for name in ("sampled_loss", "full_loss")]
-    assert found == pytest.approx([loss.sums.mean().item() / loss.num_targets for loss in losses], abs=1e-5)
+    assert found == pytest.approx([each.mean().item() / window.num_targets for each in sums], abs=1e-5)
 
 
 # Signals
@@ -211,8 +196,9 @@ def test_a_clock_counts_earlier_legs_and_keeps_time_for_the_end(monkeypatch):
 
 
 @pytest.fixture
-def clock(monkeypatch):
+def clock(tmp_path, monkeypatch):
     """A step takes half a second, later a whole one, an evaluation two; nothing else takes time."""
+    write_lines(tmp_path)
     clock = SimpleNamespace(now=1000.0)
     times = SimpleNamespace(monotonic=lambda: clock.now, perf_counter=lambda: clock.now)
     monkeypatch.setattr(module, "time", times)
@@ -231,14 +217,14 @@ def clock(monkeypatch):
     return clock
 
 
-def make_timed(tmp_path, name, **changes):
-    flags = {"max_steps": -1, "max_hours": 60 / 3600, "optim": "adamw", "skip_baselines": True}
-    return make_arguments(tmp_path, output_dir=str(tmp_path / name), **{**flags, **changes})
+def run_timed(tmp_path, name, **changes):
+    changes = {"max_steps": -1, "max_hours": 60 / 3600, "optim": "adamw", "skip_baselines": True, **changes}
+    arguments = make_arguments(tmp_path, output_dir=str(tmp_path / name), **changes)
+    return run_pretraining(arguments, report=lambda line: None)
 
 
 def test_a_run_ends_in_time_with_its_schedule(tmp_path, clock):
-    write_lines(tmp_path)
-    results = run_pretraining(make_timed(tmp_path, "out"), report=lambda line: None)
+    results = run_timed(tmp_path, "out")
     seconds = clock.now - 1000
     assert 55 < seconds <= 60 and results["hours"] == pytest.approx(seconds / 3600, abs=1e-4)
     # Forty in twenty seconds, and the rest with two evaluations before and two kept for the end.
@@ -247,43 +233,27 @@ def test_a_run_ends_in_time_with_its_schedule(tmp_path, clock):
     rates = [entry["learning_rate"] for entry in results["history"]]
     assert max(rates) > 5e-3 and rates[-1] < 1e-4 and rates[3:] == sorted(rates[3:], reverse=True)
     assert (tmp_path / "out" / "model.safetensors").exists() and results["num_legs"] == 1
-
-
-def test_evaluations_and_logs_come_so_many_times_whatever_the_speed(tmp_path, clock, monkeypatch):
-    write_lines(tmp_path)
-    step = LaneTrainer._take_step
-
-    def slow_at_first(trainer, windows):
-        clock.now += 3.0 if trainer.step < 5 else 0.0
-        return step(trainer, windows)
-
-    monkeypatch.setattr(LaneTrainer, "_take_step", slow_at_first)
-    given = make_timed(tmp_path, "out", max_hours=120 / 3600, save_steps=0, early_stopping_patience=9)
-    results = run_pretraining(given, report=lambda line: None)
-    assert 110 < clock.now - 1000 <= 120
+    # However fast the steps are, there are so many evaluations and entries of the history.
+    results = run_timed(tmp_path, "more", max_hours=120 / 3600, save_steps=0, early_stopping_patience=9)
     assert len(results["evaluations"]) == 11 and 50 < len(results["history"]) <= 100
 
 
 def test_steps_that_are_bounded_end_earlier_and_the_schedule_with_them(tmp_path, clock):
-    write_lines(tmp_path)
-    results = run_pretraining(make_timed(tmp_path, "out", max_steps=12, eval_steps=6), report=lambda line: None)
+    results = run_timed(tmp_path, "out", max_steps=12, eval_steps=6)
     assert results["settings"]["max_steps"] == results["evaluations"][-1]["step"] == 12
     assert clock.now - 1000 < 15 and results["history"][-1]["learning_rate"] < 1e-3
     # Time can be over before the first step.
-    results = run_pretraining(make_timed(tmp_path, "short", max_hours=1 / 3600), report=lambda line: None)
+    results = run_timed(tmp_path, "short", max_hours=1 / 3600)
     assert results["settings"]["max_steps"] == 1 and len(results["evaluations"]) == 2
 
 
-def test_a_run_resumes_with_its_hours_or_with_more(tmp_path, clock, monkeypatch):
-    write_lines(tmp_path)
-    run_pretraining(make_timed(tmp_path, "out", save_total_limit=0, save_steps=10), report=lambda line: None)
+def test_a_run_resumes_with_its_hours_or_with_more(tmp_path, clock):
+    run_timed(tmp_path, "out", save_total_limit=0, save_steps=10)
     checkpoint, continued = str(tmp_path / "out" / "checkpoint-20"), []
     for name, hours in (("same", 60 / 3600), ("more", 90 / 3600)):
         # What it stood still for is not counted.
         clock.now += 5000.0
-        results = run_pretraining(
-            make_timed(tmp_path, name, max_hours=hours, resume_from_checkpoint=checkpoint), report=lambda line: None
-        )
+        results = run_timed(tmp_path, name, max_hours=hours, resume_from_checkpoint=checkpoint)
         assert results["resumed_from_steps"] == [20] and 0.9 * hours < results["hours"] <= hours
         rates = [entry["learning_rate"] for entry in results["history"] if entry["step"] > 20]
         assert rates[-1] < 1e-4
