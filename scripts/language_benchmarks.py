@@ -1,23 +1,30 @@
-"""A checkpoint on benchmarks that others made: BLiMP's minimal pairs, the paper's senses of words, and reading times.
+"""A checkpoint on benchmarks that others made, BLiMP's minimal pairs, the paper's senses of words and reading times,
+and on texts of several genres.
 
 python scripts/language_benchmarks.py blimp --model_name_or_path DIR --pairs_file PAIRS --output_file blimp.json
 python scripts/language_benchmarks.py senses --model_name_or_path DIR --semcor_file SEMCOR --test_file SETS \\
     --output_file senses.json
 python scripts/language_benchmarks.py reading --model_name_or_path DIR --stories_file STORIES --times_file TIMES \\
     --gpt3_file OTHER --output_file reading.json
+python scripts/language_benchmarks.py perplexity --model_name_or_path DIR --text_files GENRES --train_files TEXTS \\
+    --output_file perplexity.json
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from accelerate import Accelerator
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_score
 from tqdm.auto import tqdm
@@ -26,6 +33,10 @@ from hf_elmo import ElmoEmbedder, ElmoScorer
 from hf_elmo.hub.provenance import describe_run, write_json
 from hf_elmo.inference.embedder import place_words
 from hf_elmo.inference.word_uses import unit
+from hf_elmo.pretraining.baselines import count_baselines
+from hf_elmo.pretraining.evaluation import measure_perplexity
+from hf_elmo.pretraining.objective import LaneObjective
+from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.raw_text import cut_sentences
 
 DIRECTIONS = ("forward", "backward", "sum", "joint")
@@ -203,6 +214,47 @@ def score_reading(scorer: ElmoScorer, stories_file: str, times_file: str, gpt3_f
     return {name: added_r2(rows, name) for name in ("forward", "backward", "gpt3") if name in rows}
 
 
+def score_texts(
+    model_name_or_path: str, text_files: Sequence[str], train_files: Sequence[str] | None
+) -> dict[str, Any]:
+    """Perplexities of texts, a sentence per line and an empty line between documents, by the names of their files.
+
+    Returns: Of each text its words, and perplexities and bits per character with carried states, of each sentence alone
+        and, with the words that the softmax lacks spelled by the checkpoint's spelling.npz, of carried states; and of
+        the training text's bigrams, where that is given.
+    """
+    scorer = ElmoScorer(model_name_or_path, device="cpu", spell_unknown=True)
+    tokenizer, words, objective = scorer.tokenizer, scorer.vocabulary, LaneObjective(scorer.model)
+    train = None
+    if train_files:
+        sentences = corpus_from_files(train_files).sentences(tokenizer.tokenize)
+        train = [list(map(sys.intern, each)) for each in tqdm(sentences, "training text", unit=" sentences")]
+    results = {}
+    for file in tqdm(text_files, "texts"):
+        corpus = corpus_from_files([file], "text_files", by_document=True)
+        carried, alone = (
+            measure_perplexity(
+                objective, tokenizer, words, corpus, Accelerator(cpu=True), reset_state="document", zero_state=is_alone
+            )
+            for is_alone in (False, True)
+        )
+        text = [word for each in corpus.sentences(tokenizer.tokenize) for word in each]
+        unknown = [word for word in text if word not in words.ids]
+        # Both directions read the same spellings; a character stands behind each word.
+        nats = -float(scorer.spelling.log_probabilities(unknown).sum()) / carried.num_targets
+        spelled = [math.log(one) + nats for one in (carried.forward, carried.backward)]
+        bits = sum(spelled) / 2 / math.log(2) * carried.num_targets / sum(len(word) + 1 for word in text)
+        results[Path(file).name.split(".")[0]] = {
+            "words": len(text),
+            "unknown_words": len(unknown),
+            "carried": asdict(carried),
+            "alone": asdict(alone),
+            "spelled": {"mean": sum(map(math.exp, spelled)) / 2, "bits_per_character": bits},
+            **({"baselines": count_baselines(train, corpus.sentences(tokenizer.tokenize), words)} if train else {}),
+        }
+    return {"texts": results}
+
+
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     benchmarks = parser.add_subparsers(dest="benchmark", required=True)
@@ -212,6 +264,11 @@ def main(words: Sequence[str] | None = None) -> None:
             one.add_argument(f"--{flag}", required=True)
         if name == "reading":
             one.add_argument("--gpt3_file", help="log probabilities of another model, to be set beside")
+    texts = benchmarks.add_parser("perplexity")
+    for flag in ("model_name_or_path", "output_file"):
+        texts.add_argument(f"--{flag}", required=True)
+    texts.add_argument("--text_files", required=True, nargs="+")
+    texts.add_argument("--train_files", nargs="+", help="training text, whose bigrams are to be set beside")
     arguments = parser.parse_args(words)
     # Before minutes in which somebody may commit.
     origin = describe_run()
@@ -222,6 +279,8 @@ def main(words: Sequence[str] | None = None) -> None:
     elif arguments.benchmark == "senses":
         embedder = ElmoEmbedder(arguments.model_name_or_path)
         results |= score_senses(embedder, arguments.semcor_file, arguments.test_file)
+    elif arguments.benchmark == "perplexity":
+        results |= score_texts(arguments.model_name_or_path, arguments.text_files, arguments.train_files)
     else:
         scorer = ElmoScorer(arguments.model_name_or_path)
         results |= score_reading(scorer, arguments.stories_file, arguments.times_file, arguments.gpt3_file)

@@ -10,6 +10,8 @@ import torch
 from conftest import make_tiny_config
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoScorer
+from hf_elmo.pretraining.baselines import count_baselines
+from hf_elmo.text.spelling import SpellingModel
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
 WORDS = WordVocabulary([*SPECIAL_WORDS, *"the cat cats sit sits . 's".split()])
@@ -132,6 +134,25 @@ def test_a_command_writes_its_results_and_says_them(checkpoint, tmp_path, capsys
     results = json.loads((tmp_path / "out.json").read_text())
     assert results["benchmark"] == "blimp" and results["pairs"] == 2 and "command" in results
     assert "accuracy: " in capsys.readouterr().out
+
+
+def test_texts_by_genre_have_the_perplexities_of_the_scorer_and_the_bigrams(checkpoint, tmp_path):
+    text, train = tmp_path / "genre.txt", tmp_path / "train.txt"
+    text.write_text("The cat sits.\nthe dogs sit\n\nthe cats sit\n")
+    train.write_text("the cat sits\nthe cats sit\n")
+    SpellingModel.fit(["dog", "dogs", "The", "Cat"], WORDS.words).save(checkpoint)
+    results = benchmarks.score_texts(checkpoint, [str(text)], [str(train)])["texts"]["genre"]
+    sentences = [["The", "cat", "sits", "."], ["the", "dogs", "sit"], ["the", "cats", "sit"]]
+    assert (results["words"], results["unknown_words"]) == (10, 2)
+    alone, spelled = ElmoScorer(checkpoint), ElmoScorer(checkpoint, spell_unknown=True)
+    assert results["alone"]["mean"] == pytest.approx(alone.perplexity(sentences), rel=1e-4)
+    # Each document is read from zeros.
+    parts = [spelled.totals(part, carry_state=True) for part in (sentences[:2], sentences[2:])]
+    nats = [-sum(part.forward_sum for part in parts) / 13, -sum(part.backward_sum for part in parts) / 13]
+    assert results["spelled"]["mean"] == pytest.approx(np.exp(nats).mean(), rel=1e-4)
+    # Characters of the words, and one behind each.
+    assert results["spelled"]["bits_per_character"] == pytest.approx(13 * sum(nats) / 2 / np.log(2) / 41, rel=1e-4)
+    assert results["baselines"] == count_baselines([["the", "cat", "sits"], ["the", "cats", "sit"]], sentences, WORDS)
 
 
 def test_reading_times_of_each_direction_and_of_gpt3(checkpoint, tmp_path):
