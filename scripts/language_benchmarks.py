@@ -1,5 +1,4 @@
-"""A checkpoint on benchmarks that others made, BLiMP's minimal pairs, the paper's senses of words and reading times,
-and on texts of several genres.
+"""Benchmarks that others made: minimal pairs, senses of words and reading times; and the perplexity of texts by genre.
 
 python scripts/language_benchmarks.py blimp --model_name_or_path DIR --pairs_file PAIRS --output_file blimp.json
 python scripts/language_benchmarks.py senses --model_name_or_path DIR --semcor_file SEMCOR --test_file SETS \\
