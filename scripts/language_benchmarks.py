@@ -32,7 +32,7 @@ from hf_elmo import ElmoEmbedder, ElmoScorer
 from hf_elmo.hub.provenance import describe_run, write_json
 from hf_elmo.inference.embedder import place_words
 from hf_elmo.inference.word_uses import unit
-from hf_elmo.pretraining.baselines import count_baselines
+from hf_elmo.pretraining.corpus_stats import count_baselines
 from hf_elmo.pretraining.evaluation import measure_perplexity
 from hf_elmo.pretraining.objective import LaneObjective
 from hf_elmo.text.corpora import corpus_from_files

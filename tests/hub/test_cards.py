@@ -91,8 +91,8 @@ def test_facts_are_in_the_card(tmp_path):
     ]
     write_folder(tmp_path / "elmo-x")
     (tmp_path / "elmo-x" / "task-a.json").write_text('{"scores": [{}, {"words": 16}]}')
-    more = {"benchmarks": "| pairs | {{ task_a.scores[1].words }} |", "contact": "the author", "citation": "Roe, Letters, p. 7"}
-    card = render(tmp_path, facts=FACTS, training_data=data, **more)
+    more = {"benchmarks": "| pairs | {{ task_a.scores[1].words }} |", "contact": "the author"}
+    card = render(tmp_path, facts=FACTS, training_data=data, citation="Roe, Letters, p. 7", **more)
     assert "## On other texts and benchmarks\n\n| pairs | 16 |\n\n#" in card
     assert f"Perplexity {RESULTS['perplexity']['mean']:.2f}, {RESULTS['words_trained']:,}." in card
     assert "- **Letters**. An archive, vol. 12. 16 words. License: CC BY 4.0. Doe, 12:3." in card

@@ -10,7 +10,7 @@ import torch
 from conftest import make_tiny_config
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoScorer
-from hf_elmo.pretraining.baselines import count_baselines
+from hf_elmo.pretraining.corpus_stats import count_baselines
 from hf_elmo.text.spelling import SpellingModel
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
