@@ -1,7 +1,8 @@
-"""What users and strangers give, within bounds: files and their names, JSON, flags, and what is said of them."""
+"""What users and strangers give, within bounds: files, their names, JSON, flags, optional packages; how it is named."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pickle
@@ -10,6 +11,7 @@ import tokenize
 from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path, PurePosixPath, PureWindowsPath
+from types import ModuleType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from huggingface_hub.errors import StrictDataclassError
@@ -100,6 +102,15 @@ def reason(error: BaseException) -> str:
 
 def _cut(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[:longest]}..."
+
+
+def require(package: str, what: str, extra: str) -> ModuleType:
+    """An optional package, by which `what` (plural) is read or written; ImportError names the extra that brings it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        name = package.partition(".")[0]
+        raise ImportError(f"{what} need {name}, not installed; run: pip install 'hf_elmo[{extra}]'") from error
 
 
 def flag(text: str, positional: bool = False, **defaults: Any) -> Any:

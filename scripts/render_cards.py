@@ -9,9 +9,9 @@ import argparse
 import json
 from pathlib import Path
 
+from hf_elmo.hub import CARD_FILE, FACTS_FILE, PLOT_FILE, RESULTS_FILE
 from hf_elmo.hub.cards import write_card
-from hf_elmo.hub.file_names import CARD_FILE, FACTS_FILE, LAYER_SHARES_FILE, PLOT_FILE, RESULTS_FILE
-from hf_elmo.hub.plots import plot_layer_scores, plot_layer_shares, plot_run
+from hf_elmo.hub.plots import plot_layer_scores, plot_run
 
 MODEL_CARDS = Path(__file__).resolve().parents[1] / "model_cards"
 
@@ -23,8 +23,6 @@ def main() -> None:
     arguments = parser.parse_args()
     for directory in arguments.directories or sorted(path.parent for path in MODEL_CARDS.glob(f"*/{FACTS_FILE}")):
         results = json.loads((directory / RESULTS_FILE).read_text(encoding="utf-8"))
-        if arguments.plots and results.get("layer_shares"):
-            plot_layer_shares(results, directory / LAYER_SHARES_FILE)
         if arguments.plots and "perplexity" in results:
             plot_run(results, directory / PLOT_FILE)
         for file in directory.glob("*.json") if arguments.plots else ():

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hf_elmo.hub.tables import markdown_table
+from hf_elmo.hub.scores import markdown_table
 from hf_elmo.hub.writing import files_written_aside
 
 ROOT = Path(__file__).resolve().parents[1]

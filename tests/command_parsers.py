@@ -6,8 +6,7 @@ import functools
 
 import pytest
 
-from hf_elmo.cli.command_line import commands, main
-from hf_elmo.cli.flags import FlagParser
+from hf_elmo.cli.command_line import FlagParser, commands, main
 
 
 @functools.cache

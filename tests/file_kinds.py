@@ -20,12 +20,12 @@ from datasets import Dataset
 from elmoformanylangs_files import write_model as write_elmoformanylangs
 from elmoformanylangs_files import zip_directory
 from refusals import assert_read_or_refused
-from tensor_bundles import variables_of, with_sums, write_bundle
+from tensor_bundles import variables_of, write_bundle
 
 from hf_elmo import ElmoCharTokenizer, ElmoForPreTraining, ElmoModel, load_external
 from hf_elmo.conversion.alignment import align_layers
+from hf_elmo.hub import CONFIG_FILE, FACTS_FILE, RESULTS_FILE, TOKENIZER_FILE
 from hf_elmo.hub.cards import render_card
-from hf_elmo.hub.file_names import CONFIG_FILE, FACTS_FILE, RESULTS_FILE, TOKENIZER_FILE
 from hf_elmo.hub.loading import load_config, load_model, load_tokenizer
 from hf_elmo.hub.provenance import write_json
 from hf_elmo.inference.embedding_files import read_words
@@ -78,11 +78,6 @@ def pickle_of(content):
 def unpacked(content):
     """What gzip has packed, and the file with something else in it."""
     return gzip.decompress(content), gzip.compress
-
-
-def index_of(content):
-    """The index of a TensorFlow checkpoint, and another one whose sums are right."""
-    return content, with_sums(content)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,8 +295,7 @@ KINDS = [
     Kind("options.json", write_bilm_tf, read_external, examples=30),
     Kind("softmax.hdf5", write_bilm_tf, read_external, examples=15),
     Kind("vocab.txt", write_bilm_tf, read_external, "folder", examples=20),
-    Kind("model.index", write_bundle_of_bilm_tf, read_external, "folder", index_of),
-    Kind("model.data-00000-of-00001", write_bundle_of_bilm_tf, read_external, "folder"),
+    Kind("model.index", write_bundle_of_bilm_tf, read_external, "folder"),
     Kind("160.zip", packed(write_simple_elmo, zip_directory, "160.zip"), read_external),
     Kind("encoder.pkl", write_many_langs, read_external, inside=pickle_of, examples=13),
     Kind("sizes.json", write_many_langs, read_external, examples=13),

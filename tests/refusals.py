@@ -1,6 +1,7 @@
 """Calls that must be refused: the type of the error and what it names, and not its wording."""
 
 import functools
+import os
 import sys
 import time
 import traceback
@@ -59,6 +60,16 @@ def assert_own_error(error: Exception, named: str) -> None:
     assert Path(last.filename).is_relative_to(_PACKAGE), f"raised by {last.filename}, line {last.lineno}: {told}"
     assert named in str(error), f"{named} is not named: {told}"
     assert "\n" not in str(error) and len(str(error)) <= _LONGEST_MESSAGE, f"not one short line: {told}"
+
+
+class Code:
+    """A pickle of it makes a directory, "ran" where it runs if no other is named, when it is read as pickles are."""
+
+    def __init__(self, path: str | Path = "ran"):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
 
 
 class FileRanSomething(BaseException):

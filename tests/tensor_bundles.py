@@ -86,29 +86,6 @@ def write_bundle(folder, arrays, name="model.ckpt-7", shards=1, kind=0, changes=
     return folder / f"{name}.index"
 
 
-def with_sums(index):
-    """What gives another index of the same layout, any of its bytes altered, the sums that its blocks have then."""
-    ends, place = [], 0
-    while place < len(index) - 48:
-        # A block ends where its own sum stands behind it.
-        end = next(
-            end
-            for end in range(place + 4, len(index))
-            if index[end + 1 : end + 5] == struct.pack("<I", masked(index[place : end + 1]))
-        )
-        ends.append((place, end))
-        place = end + 5
-
-    def put(content):
-        found = bytearray(content)
-        for start, end in ends:
-            if end + 5 <= len(found):
-                found[end + 1 : end + 5] = struct.pack("<I", masked(bytes(found[start : end + 1])))
-        return bytes(found)
-
-    return put
-
-
 def variables_of(arrays):
     """The arrays of an hdf5 of bilm-tf's of several layers, by the names that its training gives them."""
     named = {}

@@ -211,11 +211,3 @@ def test_figures_are_those_of_their_results_files():
     for text, wanted in figures_of_runs():
         assert all(figure in text for figure in wanted), (text[:200], wanted)
     assert figures("benchmark/memory.json")["training"]["is_flat"] is True
-
-
-def test_the_modern_recipe_is_better_by_what_is_said():
-    """The same number of words, but for a window's."""
-    paper, modern = (figures(f"recipes/{name}.json") for name in ("paper", "modern"))
-    assert modern["words_trained"] == pytest.approx(paper["words_trained"], rel=0.01)
-    assert all(paper[key] == modern[key] for key in ("training_text", "vocabulary_size"))
-    assert modern["perplexity"]["mean"] < 0.85 * paper["perplexity"]["mean"]

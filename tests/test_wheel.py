@@ -1,6 +1,7 @@
-"""What is published: the wheel has every file it needs, declares what it imports, and works without the checkout."""
+"""What is published: the wheel has every file it needs and declares what it imports; what is missing is named."""
 
 import ast
+import importlib
 import itertools
 import re
 import shutil
@@ -97,6 +98,17 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
         licences = [name for name in archive.namelist() if name.endswith("/LICENSE")]
     wanted = [path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert sorted(names) == sorted(path.relative_to(ROOT).as_posix() for path in wanted)
-    assert {"hf_elmo/py.typed", "hf_elmo/cli/flags.py"} <= set(names)
+    assert {"hf_elmo/py.typed", "hf_elmo/cli/export.py"} <= set(names)
     assert f"Version: {hf_elmo.__version__}\n" in metadata
     assert "License-Expression: Apache-2.0\n" in metadata and licences
+
+
+@pytest.mark.parametrize("library", ["flair", "spacy"])
+def test_the_extra_is_named(library, monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, f"hf_elmo.{library}", raising=False)
+    with pytest.raises(ImportError, match=rf"pip install 'hf_elmo\[{library}\]'") as refused:
+        importlib.import_module(f"hf_elmo.{library}")
+    assert "\n" not in str(refused.value)

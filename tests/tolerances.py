@@ -12,18 +12,10 @@ REORDERED_FLOAT64 = 1e-12
 # Vectors of a model in half precision against float32, for values of about 1.
 BFLOAT16 = 3e-2
 FLOAT16 = 4e-3
-# Vectors by products in eight bits against float32, for values of about 1.
-INT8 = 1e-1
-# Standard deviation of freshly drawn weights against that of their distribution, relative.
-INITIALISATION_SPREAD = 0.1
 # A mean loss in float32 against the same from float64, relative.
 LOSS_FLOAT32 = 1e-6
-# The loss of a fresh model against log(classes): its first guesses are nearly even.
-FRESH_LOSS = 0.5
 # A mean over random draws against its expectation, in standard errors of that mean.
 STANDARD_ERRORS = 5.0
-# The mean square of many such differences, each in its own standard errors; 1 where there is no bias.
-MEAN_SQUARE_OF_STANDARD_ERRORS = 1.5
 # A fused training pass against float64, relative norms: in float32, and in bf16 with the same factors rounded, of which
 # some fall to the other side; gradients of gates, rounded on their way back, are among them.
 FUSED_FLOAT32 = 1e-5

@@ -1,4 +1,4 @@
-"""The vocabulary of a pre-training softmax from a corpus of any size, with the figures that its size is chosen by."""
+"""Count the words of a corpus."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from ..given import check_least, flag
-from ..hub.arguments import OutputArguments
-from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
+from ..hub.writing import OutputArguments, check_keeps_inputs, check_output_directory, written_aside
 from ..text.arguments import CorpusArguments, flags_of
 from ..text.progress import track
 from ..text.vocabulary import (
@@ -50,7 +49,7 @@ class VocabularyArguments(OutputArguments, CorpusArguments):
 
 
 def build_vocabulary(arguments: VocabularyArguments) -> WordVocabulary:
-    """Count the words of a corpus, write the vocabulary, and print what it holds and what it lacks.
+    """Build the vocabulary of a pre-training softmax, with the figures that its size is chosen by.
 
     Raises: ValueError, FileNotFoundError or FileExistsError for bad arguments or bad text.
     """

@@ -1,19 +1,14 @@
-"""Convert an ELMo checkpoint of another program into a directory that AutoModel loads."""
+"""Bring a checkpoint of another program here."""
 
 from __future__ import annotations
 
 import json
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..given import flag
-from ..hub.file_names import TOKENIZER_FILE
+from ..hub import TOKENIZER_FILE
 from ..text.arguments import CuttingArguments
-
-if TYPE_CHECKING:
-    from ..conversion.reading import Converted
 
 EXAMPLES = """
 examples:
@@ -23,7 +18,6 @@ examples:
 
 The way back: hf-elmo export output/elmo output/elmo-bilm-tf --format bilm-tf
 """
-_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -52,36 +46,26 @@ class ConversionArguments:
 
 
 def convert_source(arguments: ConversionArguments, cutting: CuttingArguments) -> None:
-    """Convert as the arguments say, and print what was read and written and how it is used."""
+    """Convert an ELMo checkpoint of another program into a directory that AutoModel loads."""
     from ..conversion.sources import convert
+    from ..hub.cards import describe_cutting
 
     options = vars(arguments) | {"tokenizer_options": cutting.cutting}
     source, output, overwrite = (options.pop(name) for name in ("source", "output", "overwrite_output_dir"))
     name, converted = convert(source, output, overwrite, **options)
-    print(_describe(output, name, converted))
-
-
-def _describe(directory: str, name: str, converted: Converted) -> str:
-    from ..hub.cards import describe_cutting
-
     model, config = converted.model, converted.model.config
-    files = ", ".join(dict.fromkeys(path.name for path in converted.files.values()))
-    sizes = f"{config.num_hidden_layers} layers, {config.cell_size} cells, projection {config.projection_size}"
-    what = f"{type(model).__name__} ({model.num_parameters():,} parameters: {sizes})"
-    tokenizer = json.loads((Path(directory) / TOKENIZER_FILE).read_text(encoding="utf-8"))
-    lines = [
-        *textwrap.wrap(f"Read {name}: {files}", _WIDTH, subsequent_indent="  "),
-        f"Wrote {what} and its tokenizer to {directory}",
-        "",
-        "    import hf_elmo",
-        "    from transformers import AutoModel, AutoTokenizer",
-        f"    model = AutoModel.from_pretrained({directory!r})",
-        f"    tokenizer = AutoTokenizer.from_pretrained({directory!r})",
-        "",
-    ]
+    tokenizer = json.loads((Path(output) / TOKENIZER_FILE).read_text(encoding="utf-8"))
+    print(
+        f"Read {name}: {', '.join(dict.fromkeys(path.name for path in converted.files.values()))}\n"
+        f"Wrote {type(model).__name__} ({model.num_parameters():,} parameters: {config.num_hidden_layers} layers, "
+        f"{config.cell_size} cells, projection {config.projection_size}) and its tokenizer to {output}\n\n"
+        "    import hf_elmo\n"
+        "    from transformers import AutoModel, AutoTokenizer\n"
+        f"    model = AutoModel.from_pretrained({output!r})\n"
+        f"    tokenizer = AutoTokenizer.from_pretrained({output!r})\n"
+    )
     for note in (describe_cutting(tokenizer), *converted.notes):
-        lines += textwrap.wrap(f"- {note}", _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        print(f"- {note}")
     if config.word_vocab_size is not None:
-        lines += ["", f"Score text, by its softmax over {config.word_vocab_size:,} words:"]
-        lines.append(f"    hf-elmo score --model_name_or_path {directory} --input_file text.txt")
-    return "\n".join(lines)
+        print(f"\nScore text, by its softmax over {config.word_vocab_size:,} words:")
+        print(f"    hf-elmo score --model_name_or_path {output} --input_file text.txt")

@@ -1,4 +1,4 @@
-"""Write the vectors of a corpus's words, of its sentences or of a list of words."""
+"""Vectors of text, into files."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class EmbeddingArguments(ReadingArguments):
 
 
 def embed(arguments: EmbeddingArguments) -> None:
-    """Embed a text, or words without one, into a file or a directory and print what was done."""
+    """Write the vectors of a corpus's words, of its sentences or of a list of words."""
     arguments.check()
     if arguments.output_dir is not None:
         _embed_to_directory(arguments, arguments.output_dir)

@@ -1,4 +1,4 @@
-"""Export a checkpoint for other programs: as ONNX for onnxruntime, as bilm-tf's files, or as a page."""
+"""Hand a finished checkpoint on: to other programs, to a class as a page, or to the Hub."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ examples:
   hf-elmo export output/my-tagger output/my-tagger-onnx
   hf-elmo export output/my-elmo output/my-elmo-bilm-tf --format bilm-tf
   hf-elmo export output/my-elmo output/my-elmo-page --format web
+  hf-elmo push --model_name_or_path output/my-elmo --hub_model_id my-elmo --hub_private_repo
 """
 
 
@@ -39,7 +40,7 @@ class ExportArguments:
 
 
 def export(arguments: ExportArguments) -> None:
-    """Export as the arguments say, and print what was written and how it is used."""
+    """Export a checkpoint for other programs: as ONNX for onnxruntime, as bilm-tf's files, or as a page."""
     if arguments.runtime_dir is not None and arguments.format != "web":
         raise ValueError(f"--runtime_dir has no meaning with --format {arguments.format}; it is for web.")
     if arguments.output_hidden_states and arguments.format != "onnx":
@@ -54,9 +55,28 @@ def export(arguments: ExportArguments) -> None:
         hidden = arguments.output_hidden_states
         notes = export_onnx(arguments.model, arguments.output, hidden, arguments.overwrite_output_dir)
     else:
-        from ..conversion.bilm_tf_export import export_bilm_tf
+        from ..conversion.bilm_tf import export_bilm_tf
 
         notes = export_bilm_tf(arguments.model, arguments.output, arguments.overwrite_output_dir)
     print(f"Wrote {', '.join(sorted(os.listdir(arguments.output)))} of {arguments.model} to {arguments.output}")
     for note in notes:
         print(f"- {note}")
+
+
+@dataclass
+class PushArguments:
+    """What is sent, and where to."""
+
+    model_name_or_path: str = flag("The checkpoint: a directory written by pretrain, convert or train.")
+    hub_model_id: str = flag("Name on the Hub, with or without a namespace; a new one is made.")
+    hub_private_repo: bool = flag("Make the repository on the Hub private.", default=False)
+
+
+def push(arguments: PushArguments) -> str:
+    """Upload a finished checkpoint to the Hub, with the token of HF_TOKEN or `hf auth login`."""
+    from ..hub.sharing import files_to_send, push_checkpoint
+
+    checkpoint = arguments.model_name_or_path
+    url = push_checkpoint(checkpoint, arguments.hub_model_id, private=arguments.hub_private_repo or None)
+    print(f"Uploaded {len(files_to_send(checkpoint))} files of {checkpoint} to {url}")
+    return url

@@ -1,4 +1,4 @@
-"""Find nearest neighbors of words, in context and without."""
+"""Nearest neighbors, on the screen."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NeighborArguments(ReadingArguments):
 
 
 def show_neighbors(arguments: NeighborArguments) -> None:
-    """Print the neighbors of each word; a word that the text lacks is named."""
+    """Find nearest neighbors of words, in context and without."""
     from ..inference.neighbors import UseIndex, describe_sentence, describe_words
     from ..text.progress import track
 

@@ -1,8 +1,7 @@
-"""Apply a checkpoint of a task to text of one's own."""
+"""Predictions of a task's model, on the screen and in files."""
 
 from __future__ import annotations
 
-import datetime
 import os
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import Any, Literal
 from ..given import check_choices, check_least, flag
 from ..tasks import TASKS, task_of
 from ..text.arguments import PreTokenizer
-from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, open_text, warn_of_raw_text
+from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, facts_of, open_text, warn_of_raw_text
 
 EXAMPLES = """
 examples:
@@ -92,7 +91,7 @@ class PredictionArguments(ReadingArguments):
 
 
 def predict(arguments: PredictionArguments) -> None:
-    """Print or write what the pipeline of a checkpoint's task predicts.
+    """Apply a checkpoint of a task to text of one's own.
 
     Raises: ValueError or OSError naming the argument, what it was and what to do.
     """
@@ -140,16 +139,7 @@ def predict(arguments: PredictionArguments) -> None:
             file.writelines(f"{line}\n" for line in lines)
         if "html" in aside:
             left_out = [f"the first {len(drawn):,} of {count:,} {predictor.unit}"] if len(drawn) < count else []
-            page = render_spans(predictor.title, predictor.draw(drawn), [*_facts(arguments), *left_out])
+            page = render_spans(predictor.title, predictor.draw(drawn), [*facts_of(arguments), *left_out])
             aside["html"].write_text(page, encoding="utf-8", newline="\n")
     names = " and ".join(str(getattr(arguments, name)) for name in targets)
     print(f"Wrote {names}: {count:,} {predictor.unit}.")
-
-
-def _facts(arguments: PredictionArguments) -> Iterator[str]:
-    # No folders of this machine.
-    model = arguments.model_name_or_path
-    yield f"model {Path(model).resolve().name if os.path.isdir(model) else model}"
-    yield datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    if arguments.input_file not in (None, STANDARD_INPUT):
-        yield Path(str(arguments.input_file)).name

@@ -80,7 +80,7 @@ class TagsArguments(ProbeArguments):
 
 
 def measure_senses(arguments: SensesArguments) -> dict[str, Any]:
-    """Print the table and write the figures; returns them, too."""
+    """Measure how well each layer tells the senses of words apart; the figures, printed and written too."""
     from ..hub.scores import SENSES
     from ..inference import probes
     from ..inference.word_uses import embed_uses, gather_uses, read_senses
@@ -104,7 +104,7 @@ def measure_senses(arguments: SensesArguments) -> dict[str, Any]:
 
 
 def measure_tags(arguments: TagsArguments) -> dict[str, Any]:
-    """Print the table and write the figures; returns them, too."""
+    """Measure how well each layer tells the parts of speech of words; the figures, printed and written too."""
     from ..hub.scores import TAGS
     from ..inference import probes
     from ..inference.word_uses import sentence_digest

@@ -1,4 +1,4 @@
-"""Score a text's words by the language models inside ELMo."""
+"""Probabilities of words, on the screen and in files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..given import check_least, flag
-from .text_input import ReadingArguments, check_targets, open_text, warn_of_raw_text
+from .text_input import ReadingArguments, check_targets, facts_of, open_text, warn_of_raw_text
 
 if TYPE_CHECKING:
     from ..inference.score_files import Report
@@ -65,7 +65,7 @@ class ScoringArguments(ReadingArguments):
 
 
 def score(arguments: ScoringArguments) -> ScoreTotals:
-    """Score a text, write or show the scores and print the perplexities of the whole."""
+    """Score a text's words by the language models inside ELMo."""
     from ..inference.embedder import place_words
     from ..inference.score_files import ScoredLine, describe_totals
     from ..inference.scoring import ElmoScorer, ScoreTotals
@@ -108,15 +108,13 @@ def _open_reports(arguments: ScoringArguments, targets: dict[str, Path]) -> Iter
     from ..hub.writing import files_written_aside
     from ..inference.score_files import describe_scores, open_scores
 
-    model, text = Path(arguments.model_name_or_path).name, Path(arguments.input_file).name
     with ExitStack() as stack:
         reports = []
         asides = stack.enter_context(files_written_aside(*targets.values()))
         for name, file in zip(targets, asides, strict=True):
             stream = stack.enter_context(open(file, "w", encoding="utf-8", newline=""))
             file_format = "html" if name == "html" else arguments.file_format
-            facts = (f"model {model}", f"text {text}", "drawn by hf_elmo")
-            reports.append(stack.enter_context(open_scores(stream, file_format, facts)))
+            reports.append(stack.enter_context(open_scores(stream, file_format, facts_of(arguments))))
         if arguments.output_file == STANDARD_OUTPUT:
             reports.append(stack.enter_context(open_scores(sys.stdout, "tsv")))
         shown = itertools.count()

@@ -1,4 +1,4 @@
-"""Draw the uses of words in every layer, as a page in which they can be clicked."""
+"""Uses of words, as a page."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..given import check_least, flag
-from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, open_text, warn_of_raw_text
+from .text_input import STANDARD_INPUT, ReadingArguments, check_targets, facts_of, open_text, warn_of_raw_text
 
 if TYPE_CHECKING:
     from ..inference.word_uses import LabeledSentence
@@ -53,7 +52,7 @@ class UsesArguments(ReadingArguments):
 
 
 def show_uses(arguments: UsesArguments) -> None:
-    """Write the page."""
+    """Draw the uses of words in every layer, as a page in which they can be clicked."""
     from ..hub.writing import files_written_aside
     from ..inference.use_maps import CLUSTER, map_uses, render_page
     from ..inference.word_uses import StaticWords, gather_uses
@@ -74,8 +73,7 @@ def show_uses(arguments: UsesArguments) -> None:
     static = StaticWords(embedder, counts)
     how = (static, label if arguments.num_clusters is None else CLUSTER, arguments.num_clusters)
     maps = [map_uses(embedder, each, *how) for each in track(found, "drawing", "words", len(found))]
-    name, text = Path(embedder.name).name, Path(arguments.input_file).name
-    facts = [f"model {name}", f"text {text}, {counts.total():,} words", "drawn by hf_elmo"]
+    facts = [*facts_of(arguments), f"{counts.total():,} words"]
     with files_written_aside(target) as (aside,):
         aside.write_text(render_page(maps, facts), encoding="utf-8")
     for drawn in maps:

@@ -65,6 +65,13 @@ def warn_of_raw_text(arguments: Any, pre_tokenizer: str, corpus: Corpus) -> None
             print(f"warning: {warning}", file=sys.stderr)
 
 
+def facts_of(arguments: Any) -> list[str]:
+    """What a page says of its model and text, without the folders of this machine."""
+    model, text = arguments.model_name_or_path, arguments.input_file
+    named = [f"text {Path(text).name}"] if text not in (None, STANDARD_INPUT) else []
+    return [f"model {Path(model).resolve().name if Path(model).is_dir() else model}", *named, "drawn by hf_elmo"]
+
+
 def check_targets(arguments: Any, names: Sequence[str]) -> dict[str, Path]:
     """The files to write by the arguments that name them, but for standard output; the one called "html" is a page.
 

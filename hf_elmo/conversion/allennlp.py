@@ -22,19 +22,9 @@ import torch
 from ..given import quoted
 from ..model.configuration_elmo import ElmoConfig, EmbeddingsHead
 from ..model.modeling_elmo import ElmoModel
+from . import reading
 from .bilm_tf import read_config
-from .reading import (
-    Converted,
-    Layout,
-    Rule,
-    Weights,
-    make_config,
-    make_model,
-    make_tokenizer,
-    read_object,
-    read_torch,
-    take_parameters,
-)
+from .reading import Converted, Layout, Rule, Weights
 
 _CONFIG, _WEIGHTS = "config.json", ("weights.th", "best.th")
 _OPTIONS = "options_file"
@@ -78,11 +68,11 @@ def read(
     tokenizer_options: Mapping[str, Any] | None = None,
 ) -> Converted:
     """Read the ELMo of an archive's directory; those of 1.0 and later hold no options of the biLM."""
-    experiment = read_object("file", source / _CONFIG)
+    experiment = reading.read_object("file", source / _CONFIG)
     path = next((source / name for name in _WEIGHTS if (source / name).is_file()), source / _WEIGHTS[0])
     options_path = _find_options(source, experiment) if options_file is None else Path(options_file)
-    options, where = read_object(_OPTIONS, options_path), f"{_OPTIONS} {str(options_path)!r}"
-    weights = read_torch("file", path)
+    options, where = reading.read_object(_OPTIONS, options_path), f"{_OPTIONS} {str(options_path)!r}"
+    weights = reading.read_torch("file", path)
     found = [key.removesuffix(_CHARACTERS) for key in weights if key.endswith(_CHARACTERS)]
     if len(found) != 1:
         named = ", ".join(map(quoted, found[:3]))
@@ -98,7 +88,7 @@ def read(
             f"The layers of the task were left out: {', '.join(left_out)}. `ElmoEmbeddings` gives the mixes with their "
             f"dropout, {settings['dropout']}."
         )
-    tokenizer = make_tokenizer(tokenizer_options, max_characters_per_word=_CHARACTERS_PER_WORD)
+    tokenizer = reading.make_tokenizer(tokenizer_options, max_characters_per_word=_CHARACTERS_PER_WORD)
     files = {path.name: path, _CONFIG: source / _CONFIG, _OPTIONS: options_path}
     return Converted(model, tokenizer, files, options, tuple(notes))
 
@@ -141,7 +131,7 @@ def _build(
         "freeze_bilm": settings["requires_grad"] is not True,
         "head": {"type": EmbeddingsHead.type, "dropout": settings["dropout"]},
     }
-    config = make_config(f"{_CONFIG} of the archive", own, fields)
+    config = reading.make_config(f"{_CONFIG} of the archive", own, fields)
     rules = [
         Rule(f"{prefix}{_CHARACTERS}", ("token_encoder.character_embedding.weight",)),
         *encoder_rules(config, f"{prefix}{_TOKENS}char_conv_", f"{prefix}{_TOKENS}_"),
@@ -157,9 +147,9 @@ def _build(
     others = {key: (1,) for keys in mixed.values() for key in keys}
     # What lies outside of the prefix is the task's.
     ignored = {key for key in weights if not (prefix and key.startswith(prefix)) or key == f"{prefix}{_CACHE}"}
-    parameters = take_parameters(weights, rules, config, where, others, ignored)
+    parameters = reading.take_parameters(weights, rules, config, where, others, ignored)
     parameters |= {name: torch.cat([weights[key] for key in keys]) for name, keys in mixed.items()}
-    return make_model(config, parameters)
+    return reading.make_model(config, parameters)
 
 
 def encoder_rules(config: ElmoConfig, convolutions: str, rest: str = "") -> Iterator[Rule]:

@@ -28,19 +28,9 @@ from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
 from ..text.files import decoded_lines
 from ..text.vocabulary import SPECIAL_WORDS, UNK_TOKEN, WordVocabulary
+from . import reading
 from .allennlp import CARRIED_STATES, FORGET_BIAS, bilm_rules, encoder_rules
-from .reading import (
-    Converted,
-    Weights,
-    add_word_softmax,
-    existing_file,
-    make_config,
-    make_model,
-    make_tokenizer,
-    read_object,
-    read_torch,
-    take_parameters,
-)
+from .reading import Converted, Weights
 
 FILES = "a model of ELMoForManyLangs with token_embedder.pkl and encoder.pkl"
 LICENSE = "ELMoForManyLangs is under the MIT license"
@@ -102,7 +92,7 @@ def read(
 ) -> Converted:
     """Read a model out of its directory; `options_file` has its sizes, where config.json does not lead to them."""
     file = _find_settings(source) if options_file is None else Path(options_file)
-    settings = _DEFAULT_SETTINGS if file is None else read_object("options_file", file)
+    settings = _DEFAULT_SETTINGS if file is None else reading.read_object("options_file", file)
     where = f"the program's own {_DEFAULT_NAMES[0]}" if file is None else f"options_file {str(file)!r}"
     embedder = _check_kind(where, settings)
     width = embedder.get("max_characters_per_token")
@@ -112,7 +102,7 @@ def read(
         )
     words = _read_dictionary(source / _WORD_LIST, _UNKNOWN) if embedder.get("word_dim") else {}
     characters = _characters(source, bool(embedder.get("char_dim")), words, width - 2)
-    tokenizer = make_tokenizer(tokenizer_options, max_characters_per_word=width, characters=list(characters))
+    tokenizer = reading.make_tokenizer(tokenizer_options, max_characters_per_word=width, characters=list(characters))
     # `<oov>` and the words that a row of characters holds whole; `<S>` and `</S>`, as words, are special tokens here.
     words = {
         word: row
@@ -144,7 +134,7 @@ def read(
 
 def _find_settings(directory: Path) -> Path | None:
     """The JSON of the sizes, looked for as the program does; None for the one that the program brings."""
-    named = read_object("file", directory / "config.json").get("config_path")
+    named = reading.read_object("file", directory / "config.json").get("config_path")
     # A path on the machine where the model was trained, whatever its system.
     path = PureWindowsPath(str(named))
     inside = [] if path.is_absolute() or path.root or ".." in path.parts else [directory.joinpath(*path.parts)]
@@ -176,7 +166,7 @@ def _check_kind(where: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 def _read_dictionary(path: Path, *required: str) -> dict[str, int]:
     """The entries of char.dic or word.dic and their ids, as the program reads them."""
     where, entries = f"dictionary {str(path)!r}", {}
-    text = "".join(line for _, line in decoded_lines(existing_file("dictionary", path), "dictionary"))
+    text = "".join(line for _, line in decoded_lines(reading.existing_file("dictionary", path), "dictionary"))
     for number, line in enumerate(text.rstrip("\n").split("\n"), start=1):
         parts = line.strip().split("\t")
         entry, index = (_WHITE_SPACE, parts[0]) if len(parts) == 1 else (parts[0], parts[-1])
@@ -226,7 +216,7 @@ def _make_config(
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
     }
-    return make_config(where, _NAMES, fields)
+    return reading.make_config(where, _NAMES, fields)
 
 
 def _load_model(
@@ -237,20 +227,20 @@ def _load_model(
     characters: Mapping[str, int],
     words: Mapping[str, int],
 ) -> ElmoModel:
-    embedder = read_torch("file", directory / _EMBEDDER)
-    encoder = read_torch("file", directory / _ENCODER)
+    embedder = reading.read_torch("file", directory / _EMBEDDER)
+    encoder = reading.read_torch("file", directory / _ENCODER)
     tables = {}
     if words:
         tables[_WORDS] = _expected_rows(embedder, _WORDS, words, config.word_vector_size)
     if config.token_inputs != "words":
         tables[_CHARACTERS] = _expected_rows(embedder, _CHARACTERS, characters, config.character_embedding_size)
-    parameters = take_parameters(embedder, encoder_rules(config, "convolutions."), config, where, tables)
-    parameters |= take_parameters(encoder, bilm_rules(config), config, where)
+    parameters = reading.take_parameters(embedder, encoder_rules(config, "convolutions."), config, where, tables)
+    parameters |= reading.take_parameters(encoder, bilm_rules(config), config, where)
     if config.token_inputs != "words":
         # The id 0, "no word here", is ours alone.
         vectors = F.pad(embedder[_CHARACTERS][list(characters.values())], (0, 0, 1, 0))
         parameters["token_encoder.character_embedding.weight"] = vectors
-    model = make_model(config, parameters)
+    model = reading.make_model(config, parameters)
     if words and model.token_encoder.word_table is not None:
         known = {word: row for word, row in words.items() if word != _UNKNOWN}
         rows = torch.from_numpy(tokenizer.encode_words(list(known)))
@@ -267,7 +257,7 @@ def _expected_rows(weights: Weights, key: str, entries: Mapping[str, int], size:
 
 def _with_softmax(model: ElmoModel, directory: Path) -> ElmoPreTrainedModel | None:
     """The model with the softmax of classifier.pkl; None where that has none, or none of the marks."""
-    weights = read_torch("file", directory / _CLASSIFIER)
+    weights = reading.read_torch("file", directory / _CLASSIFIER)
     words = _read_dictionary(directory / _WORD_LIST, _UNKNOWN)
     if _SOFTMAX not in weights:
         return None
@@ -282,4 +272,5 @@ def _with_softmax(model: ElmoModel, directory: Path) -> ElmoPreTrainedModel | No
     first = [listed.index(word) for word in SPECIAL_WORDS]
     order = first + [row for row in range(num_rows) if row not in first]
     vocabulary = WordVocabulary([listed[row] for row in order])
-    return add_word_softmax(model, vocabulary, weights[_SOFTMAX][order], weights[_SOFTMAX_BIAS][order].squeeze(1))
+    rows, bias = weights[_SOFTMAX][order], weights[_SOFTMAX_BIAS][order].squeeze(1)
+    return reading.add_word_softmax(model, vocabulary, rows, bias)

@@ -15,8 +15,7 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
 from transformers import PreTrainedTokenizer
 
-from ..given import MEBIBYTE, quoted, read_json, reason
-from ..hub.extras import require
+from ..given import MEBIBYTE, quoted, read_json, reason, require
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer

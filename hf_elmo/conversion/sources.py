@@ -16,7 +16,9 @@ from typing import Any
 from transformers import PreTrainedTokenizer
 
 from ..given import MEBIBYTE, reason
-from ..hub.cards import write_conversion_card
+from ..hub import CONVERSION_FILE
+from ..hub.cards import write_card
+from ..hub.provenance import describe_file, describe_run, write_json
 from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model import write_code
 from ..model.modeling_elmo import ElmoPreTrainedModel
@@ -67,9 +69,15 @@ def convert(
             write_code(directory)
             if converted.words is not None:
                 converted.words.save(directory)
-            title = Path(output_dir).resolve().name
-            license = f"{FORMATS[name].LICENSE}; the weights have the license of whoever published them."
-            write_conversion_card(directory, name, files, converted.options, title, license, converted.notes)
+            facts = {
+                "format": name,
+                "files": {argument: describe_file(file) for argument, file in files.items()},
+                "options": converted.options,
+                "license": f"{FORMATS[name].LICENSE}; the weights have the license of whoever published them.",
+                "notes": converted.notes,
+            }
+            write_json(directory / CONVERSION_FILE, facts | describe_run())
+            write_card(directory, Path(output_dir).resolve().name)
     return name, replace(converted, files=files)
 
 

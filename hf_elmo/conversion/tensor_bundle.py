@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..given import UNREADABLE, quoted, reason
-from ..hub.extras import require
+from ..given import UNREADABLE, quoted, reason, require
 from .reading import Weights, existing_file
 
 INDEX_SUFFIX, _DATA_SUFFIX = ".index", ".data-00000-of-00001"

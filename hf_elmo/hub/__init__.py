@@ -1,1 +1,11 @@
-"""A checkpoint as files: loading, writing, provenance, cards, plots and uploads."""
+"""A checkpoint as files: loading, writing, provenance, cards, plots and uploads; here the names of the files."""
+
+CARD_FILE = "README.md"
+CONFIG_FILE = "config.json"
+CONVERSION_FILE = "conversion.json"
+FACTS_FILE = "facts.yaml"
+PLOT_FILE = "run.png"
+RESULTS_FILE = "results.json"
+TOKENIZER_FILE = "tokenizer_config.json"
+WEIGHTS_FILE = "model.safetensors"
+WEIGHTS_INDEX_FILE = "model.safetensors.index.json"

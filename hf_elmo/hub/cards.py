@@ -20,10 +20,9 @@ from huggingface_hub import EvalResult, ModelCardData
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ..given import MEBIBYTE, UNREADABLE, read_file, read_json, reason
-from .file_names import CARD_FILE, CONVERSION_FILE, FACTS_FILE
-from .provenance import describe_file, describe_origin, describe_run, write_json
-from .scores import layer_names, mean_shares, scores_table, what_leads
-from .tables import markdown_table
+from . import CARD_FILE, FACTS_FILE
+from .provenance import describe_origin
+from .scores import layer_names, markdown_table, mean_shares, scores_table, what_leads
 
 # What results.json, as the Trainer, calls the scores on each split, the one that no choice was made by first.
 RESULT_PREFIXES = {"test": "predict", "validation": "eval"}
@@ -66,26 +65,6 @@ class TaskCard:
 def write_card(directory: str | os.PathLike, name: str | None = None) -> None:
     """Render the card of a checkpoint into its directory; arguments and errors as of `render_card`."""
     (Path(directory) / CARD_FILE).write_text(render_card(directory, name), encoding="utf-8")
-
-
-def write_conversion_card(
-    directory: str | os.PathLike,
-    source: str,
-    files: Mapping[str, str | os.PathLike],
-    options: Mapping[str, Any] | None = None,
-    name: str | None = None,
-    license: str | None = None,
-    notes: Sequence[str] = (),
-) -> None:
-    """Say in conversion.json and in a card what a checkpoint was converted from; config and tokenizer stand there.
-
-    `source` is the other program's format. Of the files, by the arguments that name them, the card has names, sizes and
-    digests; of license and notes the sentences.
-    """
-    described = {argument: describe_file(file) for argument, file in files.items()}
-    facts = {"format": source, "files": described, "options": options or {}, "license": license, "notes": [*notes]}
-    write_json(Path(directory) / CONVERSION_FILE, facts | describe_run())
-    write_card(directory, name)
 
 
 def render_card(directory: str | os.PathLike, name: str | None = None) -> str:

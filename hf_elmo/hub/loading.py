@@ -16,7 +16,7 @@ from ..given import MEBIBYTE, UNREADABLE, path_inside, read_json, reason
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoCharTokenizer
-from .file_names import CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_INDEX_FILE
+from . import CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_INDEX_FILE
 
 Model = TypeVar("Model", bound=ElmoPreTrainedModel)
 
@@ -25,18 +25,18 @@ _JSON_FILES = (CONFIG_FILE, TOKENIZER_FILE, "special_tokens_map.json", "added_to
 _INDEX_FILES = (WEIGHTS_INDEX_FILE, "pytorch_model.bin.index.json")
 
 
-def load_config(name: str, argument: str = "model_name_or_path") -> ElmoConfig:
-    """The config of an ELMo checkpoint, a directory or a name on the Hub; `argument` is what errors call it.
+def load_config(name: str) -> ElmoConfig:
+    """The config of an ELMo checkpoint, a directory or a name on the Hub.
 
     Raises: FileNotFoundError where there is no checkpoint, ValueError where it is another kind of model's.
     """
     if os.path.isdir(name) and not (Path(name) / CONFIG_FILE).is_file():
         raise FileNotFoundError(
-            f"{argument} {name!r} holds no {CONFIG_FILE}; name a checkpoint directory, or convert the old files "
-            "with hf-elmo convert."
+            f"model_name_or_path {name!r} holds no {CONFIG_FILE}; name a checkpoint directory, or convert old "
+            "files with hf-elmo convert."
         )
-    check_json_files(name, argument)
-    with _refused_by_name(name, f"has a {CONFIG_FILE} that describes no model", argument):
+    _check_json_files(name)
+    with _refused_by_name(name, f"has a {CONFIG_FILE} that describes no model"):
         model_type = PreTrainedConfig.get_config_dict(name)[0].get("model_type")
         if model_type != ElmoConfig.model_type:
             raise ValueError(f"its model_type is {model_type!r}, expected {ElmoConfig.model_type!r}")
@@ -67,7 +67,6 @@ def load_what_is_there(
     Returns: The model, and the sorted names of the parameters that had no weights of this shape, drawn at random.
     Raises: FileNotFoundError where there are no weights, ValueError where they are broken.
     """
-    check_json_files(name)
     _check_size(ElmoModel, name, config)
     with _refused_by_name(name, "has weights that are cut off or no such thing"):
         model, report = model_class.from_pretrained(
@@ -86,7 +85,6 @@ def load_tokenizer(name: str, config: ElmoConfig) -> ElmoCharTokenizer:
             f"model_name_or_path {name!r} holds no {TOKENIZER_FILE}; put the tokenizer there that was saved with the "
             "model."
         )
-    check_json_files(name)
     with _refused_by_name(name, f"has a {TOKENIZER_FILE} that describes no tokenizer"):
         tokenizer = ElmoCharTokenizer.from_pretrained(name)
     scheme = "bytes" if tokenizer.characters is None else "dictionary"
@@ -125,11 +123,11 @@ def find_file(name: str, file: str) -> str | None:
         return cached_file(name, file, _raise_exceptions_for_missing_entries=False)
 
 
-def check_json_files(name: str, argument: str = "model_name_or_path") -> None:
+def _check_json_files(name: str) -> None:
     """Check that a directory's files of JSON can be read, and that the files they name lie in it too."""
     files = [Path(name)] if os.path.isfile(name) else [Path(name) / file for file in (*_JSON_FILES, *_INDEX_FILES)]
     for path in filter(Path.is_file, files):
-        where = f"{argument} {name!r}, {path.name}"
+        where = f"model_name_or_path {name!r}, {path.name}"
         content = read_json(path, where)
         if not isinstance(content, dict):
             raise ValueError(f"{where} holds a {type(content).__name__}, expected an object; write it again.")
@@ -156,14 +154,16 @@ def _check_size(model_class: type[ElmoPreTrainedModel], name: str, config: ElmoC
 
 
 @contextmanager
-def _refused_by_name(name: str, what: str, argument: str = "model_name_or_path") -> Iterator[None]:
+def _refused_by_name(name: str, what: str) -> Iterator[None]:
     """Name the checkpoint, on one line, where transformers or torch cannot make sense of a file or find it."""
     try:
         yield
     except UNREADABLE as error:
-        raise ValueError(f"{argument} {name!r} {what} ({reason(error)}); copy, convert or train it again.") from error
+        raise ValueError(
+            f"model_name_or_path {name!r} {what} ({reason(error)}); copy, convert or train it again."
+        ) from error
     except OSError as error:
         raise FileNotFoundError(
-            f"{argument} {name!r} is neither a complete checkpoint directory nor a model on the Hub that can be "
-            f"reached; check the path. ({str(error).splitlines()[0]})"
+            f"model_name_or_path {name!r} is neither a complete checkpoint directory nor a model on the Hub that can "
+            f"be reached; check the path. ({str(error).splitlines()[0]})"
         ) from error

@@ -1,4 +1,4 @@
-"""The pictures beside a card: a pre-training run, what each layer knows, and which layers a task reads."""
+"""The pictures beside a card: a pre-training run, and what each layer knows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .extras import require
-from .scores import layer_names, mean_shares
+from ..given import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
 # Colors that stay apart for color-blind readers and in print (Okabe and Ito 2008).
 _BLUE, _ORANGE, _GREEN, _PURPLE, _RED, _GRAY = "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#999999"
 # Losses in the history, their legends and colors. The sampled loss lies below the full one of the same window; the mean
-# of all windows' losses is drawn where there is no such pair.
-_SAMPLED_LOSSES = (
-    ("sampled_loss", "training, sampled softmax: exp(loss), no perplexity", _GRAY),
-    ("full_loss", "training, full softmax", _ORANGE),
-)
-_LOSSES = (("loss", "training", _ORANGE),)
+# of all windows' losses, the last one, is drawn where there is no such pair.
+_LOSSES = {
+    "sampled_loss": ("training, sampled softmax: exp(loss), no perplexity", _GRAY),
+    "full_loss": ("training, full softmax", _ORANGE),
+    "loss": ("training", _ORANGE),
+}
 _HELD_OUT: dict[str, dict[str, Any]] = {
     "forward": {"color": _BLUE, "linestyle": "--", "marker": ">", "markersize": 9},
     "backward": {"color": _GREEN, "linestyle": "--", "marker": "<", "markersize": 9},
@@ -52,8 +51,9 @@ def plot_run(results: Mapping[str, Any], file: str | os.PathLike) -> Figure:
 
         perplexity, rate, speed = figure.subplots(3, sharex=True, gridspec_kw={"height_ratios": (5, 1, 1)})
         is_sampled = any("sampled_loss" in entry for entry in history)
-        for key, label, color in _SAMPLED_LOSSES if is_sampled else _LOSSES:
-            _draw(perplexity, history, key, np.exp, color=color, label=label)
+        for key, (label, color) in _LOSSES.items():
+            if key != "loss" or not is_sampled:
+                _draw(perplexity, history, key, np.exp, color=color, label=label)
         for key, style in _HELD_OUT.items():
             _draw(perplexity, evaluations, key, label=f"held-out, {key}", **style)
         if results.get("perplexity_cold"):
@@ -103,30 +103,13 @@ def _set_ticks(axes: Axes) -> None:
 
 def plot_layer_scores(results: Mapping[str, Any], file: str | os.PathLike) -> Figure:
     """Draw the accuracy of each layer, with its deviation, on each set of words; `results` as in senses.json."""
-    series = {}
-    for name, ways in results["scores"].items():
-        figures = [measures["accuracy"] for measures in ways.values()]
-        series[name] = [each["mean"] for each in figures], [each["deviation"] or 0 for each in figures]
-    return _draw_layers(list(ways), series, "accuracy", file)
-
-
-def plot_layer_shares(results: Mapping[str, Any], file: str | os.PathLike) -> Figure:
-    """Draw the share of each layer in each mix of a task's model; over several seeds the mean, with the deviation."""
-    means, deviations = mean_shares(results)
-    layers = layer_names(means.shape[1])
-    series: dict[str, Any] = {"even shares": ([1 / len(layers)] * len(layers), None)}
-    for mix, shares in enumerate(means):
-        series[f"mix {mix + 1}"] = shares, None if deviations is None else deviations[mix]
-    return _draw_layers(layers, series, "share of the layer", file)
-
-
-def _draw_layers(layers: Sequence[str], series: Mapping[str, Any], label: str, file: str | os.PathLike) -> Figure:
-    """Draw points with their deviations, (L,) each, for each of some names."""
     with _picture(file, (6.5, 3.6)) as figure:
         axes = figure.subplots()
-        for name, (means, deviations) in series.items():
-            axes.errorbar(layers, means, yerr=deviations, fmt="o", capsize=3, label=name)
+        for name, ways in results["scores"].items():
+            figures = [measures["accuracy"] for measures in ways.values()]
+            means, deviations = [each["mean"] for each in figures], [each["deviation"] or 0 for each in figures]
+            axes.errorbar(list(ways), means, yerr=deviations, fmt="o", capsize=3, label=name)
         axes.grid(True, axis="y", alpha=0.3)
         axes.yaxis.set_major_formatter("{x:.0%}")
-        axes.set_ylabel(label)
+        axes.set_ylabel("accuracy")
     return figure

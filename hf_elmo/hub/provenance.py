@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 # Access tokens as the Hub makes them; those of OAuth are JSON web tokens behind a prefix.
 _TOKEN = re.compile(r"\b(?:(?:hf|api_org)_[A-Za-z0-9]{30,}|hf_(?:oauth|jwt)_[\w.\-]{20,})")
-_PACKAGES = ("torch", "transformers", "datasets", "accelerate", "hf_elmo")
+_PACKAGES = ("torch", "transformers", "datasets", "accelerate")
 
 
-def describe_run(arguments: list[str] | None = None) -> dict[str, Any]:
-    """What someone needs to get the same figures again; the command is this process's own unless words are given."""
+def describe_run() -> dict[str, Any]:
+    """What someone needs to get the figures of this process again."""
     # Not with the file: arguments are read, and a command's help is shown, before torch is there.
     import torch
 
     return {
-        "command": describe_command(sys.argv if arguments is None else arguments),
+        "command": describe_command(sys.argv),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "commit": _commit(),
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in _PACKAGES},
+        "versions": {**{name: version(name) for name in _PACKAGES}, "hf_elmo": sys.modules["hf_elmo"].__version__},
         "machine": {
             "processor": _processor(),
             "cores": os.cpu_count(),
@@ -55,20 +55,14 @@ def describe_command(words: Sequence[str]) -> str:
     return redact(shlex.join([*start, *flags]))
 
 
-def command_to_resume(words: Sequence[str] | None = None) -> str:
-    """The command that resumes the run of this process, or that of these words, for a user to paste."""
-    program, *flags = sys.argv if words is None else words
+def command_to_resume() -> str:
+    """The command that resumes the run of this process, for a user to paste."""
+    program, *flags = sys.argv
     if not any(word.replace("-", "_").startswith(("__train_file", "__dataset_name")) for word in flags):
         # Called from a notebook or another program, whose arguments are not the run's.
         return "the same arguments and resume_from_checkpoint='auto'"
-    kept, is_dropped = [program], False
-    for word in flags:
-        if word.startswith("--"):
-            name = word.lstrip("-").replace("-", "_").partition("=")[0]
-            is_dropped = name in ("resume_from_checkpoint", "overwrite_output_dir")
-        if not is_dropped:
-            kept.append(word)
-    command = describe_command([*kept, "--resume_from_checkpoint", "auto"])
+    # Of a flag that is given twice the last value counts.
+    command = describe_command([program, *flags, "--resume_from_checkpoint", "auto"])
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         count = os.environ.get("LOCAL_WORLD_SIZE", "1")
         return f"torchrun --nproc_per_node {count} {command.removeprefix('python ')}"
@@ -122,14 +116,6 @@ def describe_file(path: str | os.PathLike) -> dict[str, Any]:
 def write_json(path: str | os.PathLike, content: Any) -> None:
     """Write a readable JSON file with a newline at its end."""
     Path(path).write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-@functools.cache
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 @functools.cache

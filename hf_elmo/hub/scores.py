@@ -1,18 +1,28 @@
-"""What is said of layers: which of them leads on senses and on parts of speech, and which of them a task reads."""
+"""Figures as tables and sentences: which layer leads on senses and on tags, and which layers a task reads."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from .tables import markdown_table
-
 # What a results file calls its kind, and what people call it.
 SENSES, TAGS = "senses", "tags"
 _UNITS = {SENSES: "uses", TAGS: "words"}
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], names: int = 1) -> str:
+    """A table in Markdown, without a line end behind it; any text may stand in a cell.
+
+    The first `names` columns stand at the left, the figures behind them at the right.
+    """
+    lines = [head, ["---" if column < names else "---:" for column in range(len(head))], *rows]
+    if uneven := [line for line in lines if len(line) != len(head)]:
+        raise ValueError(f"a row has {len(uneven[0])} cells, {list(uneven[0])}; expected {len(head)}, as in {head}.")
+    cells = ([" ".join(text.replace("|", "\\|").splitlines()) for text in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def averaged(scores: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,18 +8,16 @@ from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, HfApi, get_token
 from huggingface_hub.errors import HTTPError
-from transformers.dynamic_module_utils import get_relative_import_files
 
 from ..given import read_json
 from ..model import configuration_elmo
-from ..model.configuration_elmo import WORD_LIST_FILE, ElmoConfig, auto_map_of
-from .file_names import CARD_FILE, CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE, WEIGHTS_INDEX_FILE
+from ..model.configuration_elmo import WORD_LIST_FILE, ElmoConfig
+from . import CARD_FILE, CONFIG_FILE, TOKENIZER_FILE, WEIGHTS_FILE, WEIGHTS_INDEX_FILE
 from .provenance import redact
 
 # What a checkpoint is made of. What else lies in its directory (training state, trackers' files, pickles) stays there.
 _CODE_FILES = "*_elmo*.py"
 _SENT_FILES = ("*.safetensors", "*.json", "*.md", "*.txt", "*.npz", "*.png", "*.yaml", _CODE_FILES, "LICENSE")
-_MODEL_CODE = Path(configuration_elmo.__file__).parent
 # The name by which a card's code loads the checkpoint.
 _LOADED_NAME = re.compile(r'(?:from_pretrained\(|model=)"([^"]+)"')
 
@@ -49,12 +47,7 @@ def files_to_send(directory: str | os.PathLike) -> list[Path]:
             "or convert wrote, or write what is missing."
         )
     if not any(path.match(_CODE_FILES) for path in found.values()):
-        has_heads = "AutoModelForTokenClassification" in (config.get("auto_map") or {})
-        auto_map = auto_map_of(config.get("architectures"), with_heads=has_heads)
-        modules = {_MODEL_CODE / f"{reference.partition('.')[0]}.py" for reference in auto_map.values()}
-        modules.add(_MODEL_CODE / "tokenization_elmo.py")
-        modules = modules.union(*(map(Path, get_relative_import_files(module)) for module in modules))
-        found |= {path.name: path for path in modules}
+        found |= {path.name: path for path in Path(configuration_elmo.__file__).parent.glob(_CODE_FILES)}
     return sorted(found.values(), key=lambda path: path.name)
 
 

@@ -12,12 +12,24 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from .file_names import CONFIG_FILE
+from ..given import flag
+from . import CONFIG_FILE
 
 # Hidden folders: of what is being written, and of what steps aside while that takes its place.
 _PARTIAL, _REPLACED = ".partial", ".replaced"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputArguments:
+    """Where it is written."""
+
+    output_dir: str = flag("Directory to write; nothing in it has its name before it is whole.")
+    overwrite_output_dir: bool = flag(
+        "Replace a full output directory; what it holds stays until something whole takes its place.", default=False
+    )
 
 
 def check_output_directory(directory: str | os.PathLike, overwrite: bool = False) -> Path:
@@ -86,21 +98,16 @@ def folder_aside(directory: str | os.PathLike) -> Iterator[Path]:
 
 
 @contextmanager
-def written_aside(directory: str | os.PathLike, overwrite: bool = False) -> Iterator[Path]:
-    """Give a fresh folder; its content is that of `directory` when the block ends, and only if it ends well."""
+def written_aside(directory: str | os.PathLike, overwrite: bool = False, keeps_others: bool = False) -> Iterator[Path]:
+    """Give a fresh folder; its content is that of `directory` when the block ends, and only if it ends well.
+
+    With `keeps_others` what `directory` holds under other names stays.
+    """
     target = check_output_directory(directory, overwrite).resolve()
     with folder_aside(target) as aside:
         yield aside
-        _put_in_place(aside, target, set(target.iterdir()) - set(leftovers_of(target)))
-
-
-@contextmanager
-def moved_into(directory: str | os.PathLike) -> Iterator[Path]:
-    """Give a fresh folder as `written_aside`; what `directory` holds under other names stays."""
-    target = Path(directory).resolve()
-    with folder_aside(target) as aside:
-        yield aside
-        _put_in_place(aside, target, {path for path in target.iterdir() if (aside / path.name).exists()})
+        there = set(target.iterdir()) - set(leftovers_of(target))
+        _put_in_place(aside, target, {path for path in there if not keeps_others or (aside / path.name).exists()})
 
 
 def _put_in_place(aside: Path, target: Path, replaced: set[Path]) -> None:

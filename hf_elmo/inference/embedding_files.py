@@ -29,8 +29,7 @@ import pyarrow.compute as pc
 from datasets import Dataset, concatenate_datasets
 from pyarrow import parquet
 
-from ..given import quoted, read_json
-from ..hub.extras import require
+from ..given import quoted, read_json, require
 from ..hub.provenance import write_json
 from ..hub.writing import check_output_file, files_written_aside, open_to_readers
 from ..text.arguments import cutting_of

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..hub.extras import require
+from ..given import require
 from ..hub.loading import load_config, load_model, load_tokenizer
 from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..model.modeling_elmo import CAN_RECORD_STEPS, ElmoModel, ElmoPreTrainedModel, ElmoWordTable

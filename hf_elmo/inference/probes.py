@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ..hub.extras import require
+from ..given import require
 from .embedder import ElmoEmbedder
 from .word_uses import WordUses, sentence_digest, unit
 

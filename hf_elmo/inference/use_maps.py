@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..hub.extras import require
+from ..given import require
 from .embedder import ElmoEmbedder
 from .pages import fill_page
 from .word_uses import StaticWords, Use, WordUses, embed_uses, static_vectors, unit

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from ..given import check_least, flag, parse_json, quoted
-from ..hub.arguments import OutputArguments, Preset
+from ..hub.writing import OutputArguments
 from ..text.arguments import CorpusArguments, CuttingArguments
 
 # Of the arguments that are None; None stands for what follows from the text, see `PretrainingArguments.settled`.
@@ -79,7 +79,8 @@ class ModelArguments:
         "A checkpoint to continue from with new text: its weights, tokenizer and, without --vocab_file, its words.",
         default=None,
     )
-    preset: Preset | None = flag(
+    # Each a class method of ElmoConfig, and nothing else beside.
+    preset: Literal["small", "medium", "original", "fast"] | None = flag(
         "Sizes that have a name: one of the three published, or fast, which learns most in an hour of a desk's "
         "processor; small where none is named.",
         default=None,

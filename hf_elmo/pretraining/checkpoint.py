@@ -27,7 +27,6 @@ from ..hub.writing import (
     check_output_directory,
     folder_aside,
     leftovers_of,
-    moved_into,
     open_to_readers,
     restore_replaced,
     written_aside,
@@ -197,8 +196,7 @@ class RunCheckpoints:
     @contextmanager
     def opened(self) -> Iterator[Path]:
         """A fresh folder whose entries go to output_dir when the block ends well; the first ones may replace all."""
-        aside = written_aside(self.output_dir, overwrite=True) if self.overwrite else moved_into(self.output_dir)
-        with aside as directory:
+        with written_aside(self.output_dir, overwrite=True, keeps_others=not self.overwrite) as directory:
             yield directory
         self.overwrite = False
 

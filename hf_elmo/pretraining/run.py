@@ -17,8 +17,8 @@ from accelerate import Accelerator
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import InitProcessGroupKwargs, set_seed
 
+from ..hub import PLOT_FILE, RESULTS_FILE
 from ..hub.cards import write_card
-from ..hub.file_names import PLOT_FILE, RESULTS_FILE
 from ..hub.plots import plot_run
 from ..hub.provenance import describe_run, peak_memory_bytes, write_json
 from ..hub.writing import check_keeps_inputs

@@ -25,7 +25,7 @@ from accelerate.utils import gather_object
 from safetensors.torch import load_model
 from tqdm import tqdm
 
-from ..hub.file_names import WEIGHTS_FILE
+from ..hub import WEIGHTS_FILE
 from ..hub.provenance import command_to_resume
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoState
 from ..model.tokenization_elmo import ElmoCharTokenizer

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from huggingface_hub.errors import StrictDataclassError
 from transformers import set_seed
 
+from ..hub import TOKENIZER_FILE
 from ..hub.cards import TaskCard
-from ..hub.file_names import TOKENIZER_FILE
 from ..hub.loading import find_file, load_config, load_tokenizer
 from ..hub.writing import check_keeps_inputs
 from ..model.configuration_elmo import ElmoConfig, HeadConfig

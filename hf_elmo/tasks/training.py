@@ -20,7 +20,7 @@ import shutil
 import statistics
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -46,9 +46,8 @@ from transformers.trainer_callback import ExportableState
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from ..given import check_least, flag
+from ..hub import RESULTS_FILE, WEIGHTS_FILE
 from ..hub.cards import RESULT_PREFIXES, render_scores, write_card
-from ..hub.file_names import LAYER_SHARES_FILE, RESULTS_FILE, WEIGHTS_FILE
-from ..hub.plots import plot_layer_shares
 from ..hub.provenance import command_to_resume, describe_run, write_json
 from ..hub.writing import check_output_directory, files_written_aside, leftovers_of, written_aside
 from ..model.modeling_elmo import IGNORED_LABEL
@@ -217,10 +216,6 @@ def run(task: Task) -> dict[str, Any]:
             folder = path / f"seed-{best}"
             write_json(folder / RESULTS_FILE, results)
             if "train" in task.splits:
-                # A picture wants matplotlib.
-                with suppress(ImportError):
-                    if results["layer_shares"]:
-                        plot_layer_shares(results, folder / LAYER_SHARES_FILE)
                 write_card(folder, args.directory.resolve().name)
             _keep(folder, args)
     task.say(f"\nWritten to {args.directory}.")

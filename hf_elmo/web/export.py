@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..hub.extras import require
+from ..given import require
 from ..hub.loading import find_file, load_config
 from ..hub.writing import check_keeps_inputs, check_output_directory, written_aside
 from ..inference.embedder import ElmoEmbedder

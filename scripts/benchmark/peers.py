@@ -25,7 +25,7 @@ class AllenNLPModel:
 
         The scalar mix of `model` must be at its starting values.
         """
-        from hf_elmo.conversion.bilm_tf_export import OPTIONS_FILE, WEIGHT_FILE, export_bilm_tf
+        from hf_elmo.conversion.bilm_tf import OPTIONS_FILE, WEIGHT_FILE, export_bilm_tf
 
         with tempfile.TemporaryDirectory() as directory:
             model.save_pretrained(Path(directory, "ours"))

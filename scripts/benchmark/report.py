@@ -14,7 +14,7 @@ import torch
 from transformers.utils import logging
 
 from hf_elmo.hub.provenance import describe_origin, describe_run, write_json
-from hf_elmo.hub.tables import markdown_table
+from hf_elmo.hub.scores import markdown_table
 
 from . import timing
 

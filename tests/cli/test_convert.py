@@ -1,15 +1,20 @@
 """`hf-elmo convert` and `hf-elmo export`: what they write and print, and one line for each mistake."""
 
+import hashlib
+from pathlib import Path
+
 import pytest
-import torch
-from bilm_tf_files import make_options, write_checkpoint
+from bilm_tf_files import are_equal, make_options, write_checkpoint
 from conftest import make_tiny_config
+from refusals import assert_refused
 from transformers import AutoModel, AutoTokenizer
 
-from hf_elmo import ElmoForPreTraining, ElmoModel
+from hf_elmo import ElmoForPreTraining, load_external
 from hf_elmo.cli.command_line import main
+from hf_elmo.cli.export import ExportArguments, export
 from hf_elmo.cli.score import ScoringArguments, score
-from hf_elmo.conversion.bilm_tf_export import export_bilm_tf
+from hf_elmo.conversion.bilm_tf import export_bilm_tf
+from hf_elmo.hub.cards import render_card
 from hf_elmo.text.vocabulary import WordVocabulary
 
 
@@ -28,8 +33,15 @@ def test_a_checkpoint_is_converted_and_the_printed_lines_load_it(tmp_path, sourc
     code = "\n".join(line.strip() for line in printed.splitlines() if line.startswith("    "))
     named = {}
     exec(code, named)
-    wanted = model.state_dict()
-    assert all(torch.equal(tensor, wanted[name]) for name, tensor in named["model"].state_dict().items())
+    for other in (named["model"], load_external(f"{source}/weights.hdf5")[0]):
+        assert are_equal(other, model)
+    digest = hashlib.sha256(Path(source, "weights.hdf5").read_bytes()).hexdigest()
+    card = (tmp_path / "elmo" / "README.md").read_text()
+    size = Path(source, "weights.hdf5").stat().st_size
+    assert f"| weight_file | `weights.hdf5` | {size:,} | `{digest}` |" in card and '"dim": 10' in card
+    assert all(part in card for part in ("from bilm-tf files", 'from_pretrained("elmo")', "Apache-2.0", "Case is kept"))
+    assert "gives vectors and no probabilities" in card and "\n\n\n" not in card
+    assert 'from_pretrained("me/elmo")' in render_card(tmp_path / "elmo", "me/elmo")
     assert named["tokenizer"].tokenize("I DON'T;") == ["I", "DON'T;"]
     # Words and flags stand in any order, and the tokenizer is as told.
     (tmp_path / "elmo" / "old").write_text("mine")
@@ -59,25 +71,7 @@ def test_a_word_softmax_comes_along_both_ways_and_scores_text(tmp_path, capsys):
         assert path.name in printed and (tmp_path / "back" / path.name).read_bytes() == path.read_bytes()
 
 
-def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, source, capsys):
-    new, full = str(tmp_path / "new"), tmp_path / "full"
-    full.mkdir()
-    (full / "precious").write_text("mine")
-    ElmoModel(make_tiny_config()).save_pretrained(tmp_path / "model")
-    (tmp_path / "cut.hdf5").write_bytes((tmp_path / "theirs" / "weights.hdf5").read_bytes()[:5000])
-    options = ["--options_file", str(tmp_path / "theirs" / "options.json")]
-    capsys.readouterr()
-    for command, arguments, named in (
-        ("convert", [source], ("OUTPUT",)),
-        ("convert", [source, str(full)], ("full", "--overwrite_output_dir")),
-        ("convert", [str(tmp_path / "cut.hdf5"), new, *options], ("cut.hdf5", "truncated")),
-        ("export", [str(tmp_path / "model"), str(full), "--format", "bilm-tf"], ("full", "--overwrite_output_dir")),
-        ("export", [str(tmp_path / "model"), new, "--format", "bilm-tf", "--output_hidden_states"], ("hidden_states",)),
-    ):
-        with pytest.raises(SystemExit) as caught:
-            main([command, *arguments])
-        printed = capsys.readouterr()
-        assert caught.value.code == 2 and printed.out == "", arguments
-        assert printed.err.startswith("error: ") and printed.err.count("\n") == 1, printed.err
-        assert all(part in printed.err for part in named), printed.err
-    assert not (tmp_path / "new").exists() and [path.name for path in full.iterdir()] == ["precious"]
+def test_flags_of_another_format_are_refused():
+    for format, given in (("bilm-tf", {"output_hidden_states": True}), ("onnx", {"runtime_dir": "folder"})):
+        arguments = ExportArguments(model="elmo", output="out", format=format, **given)
+        assert_refused(ValueError, (f"--{next(iter(given))}", format), export, arguments)

@@ -25,7 +25,6 @@ from hf_elmo import (
     TokenClassificationHead,
 )
 from hf_elmo.cli.command_line import main
-from hf_elmo.pipelines import ElmoTokenClassificationPipeline
 from hf_elmo.tasks.coreference import CoreferencePredictor
 from hf_elmo.tasks.readers.columns import read_tagged_file
 from hf_elmo.tasks.readers.documents import read_documents
@@ -157,19 +156,6 @@ def test_standard_input_and_another_pre_tokenizer(predict, monkeypatch):
     assert code == 0 and [one.rpartition("/")[0] for one in shown.split()] == ["Anna", ",", "Bert"]
 
 
-def test_batches_hold_so_many_words_special_tokens_and_padding_included(predict, monkeypatch):
-    seen, call = [], ElmoTokenClassificationPipeline.__call__
-
-    def record(self, sentences, **settings):
-        seen.append((sentences, settings["batch_size"]))
-        return call(self, sentences, **settings)
-
-    monkeypatch.setattr(ElmoTokenClassificationPipeline, "__call__", record)
-    code, shown, errors = predict("words", "a b c", "d", "e", "f g", "--max_words_per_batch", 8)
-    assert code == 0 and [line.split("/")[0] for line in shown.splitlines()] == ["a", "d", "e", "f"], errors
-    assert seen == [([["a", "b", "c"]], 1), ([["f", "g"], ["d"]], 2), ([["e"]], 1)]
-
-
 def test_sentences_are_read_whole_whatever_the_tokenizers_bound(predict, checkpoints, tmp_path):
     bounded = save(tmp_path / "bounded", pre_tokenizer="whitespace", names=["NN", "VB"])
     ElmoCharTokenizer(model_max_length=5).save_pretrained(bounded)
@@ -258,7 +244,7 @@ def test_answers_are_those_of_the_pipeline(predict, checkpoints, files):
         "Where?",
     }
     assert all(text in note.text for text, note in zip(texts, root.of_class("note"), strict=True))
-    assert {"answers", "asked.json"} <= set(re.split(" · |model ", root.of_class("facts")[0].text))
+    assert {"answers", "asked.json"} <= set(re.split(" · |model |text ", root.of_class("facts")[0].text))
 
 
 # Clusters; roles stand beside their training, in tests/tasks
@@ -316,9 +302,6 @@ def test_clusters_have_numbers_and_what_is_mentioned_once_has_none():
         ("answers", ["Who sat?"], "--text_pair"),
         ("answers", ["--input_file", "asked.json", "--text_pair", "a"], "text_pair"),
         ("answers", ["Who?\ta", "--text_is_tokenized"], "text_is_tokenized is True"),
-        ("answers", ["--input_file", "asked.tsv", "--html", "asked.txt"], "html is 'asked.txt'"),
-        ("answers", ["Who?", "--html", "a.html", "--output_file", "a.html"], "which is the output_file"),
-        ("answers", ["--input_file", "asked.json", "--output_file", "asked.json"], "is the input_file too"),
         ("clusters", ["a", "--max_words_per_batch", "512"], "max_words_per_batch is 512"),
         ("clusters", [" "], "no text"),
         ("roles", ["a b"], "find_predicates"),

@@ -1,4 +1,4 @@
-"""`hf-elmo train` as a user gives it: from files to a directory, interrupts, processes, and mistakes in one line."""
+"""`hf-elmo train` and `pretrain` as users give them: files, a directory, interrupts, processes, wrong files."""
 
 import itertools
 import json
@@ -42,34 +42,15 @@ def test_training(folder):
     assert "--head lstm_layers=1" in results["command"]
 
 
-PAIRS = "premise,hypothesis,label\n" + 4 * '"a man, asleep",he sleeps,entailment\na man,a dog,neutral\n'
-QUESTION = {"id": "q", "question": "Who sat ?", "answers": [{"text": "cat", "answer_start": 4}]}
-SQUAD = json.dumps({"data": [{"title": "t", "paragraphs": [{"context": "The cat sat .", "qas": [QUESTION]}]}]})
-
-
-@pytest.mark.parametrize(
-    ("task", "content", "wrong", "named", "tag"),
-    [
-        ("text-classification", PAIRS, PAIRS.encode() + b"caf\xe9,x,y\n", "line 10", "text-pair-classification"),
-        ("question-answering", SQUAD, b'{"data": []}', "no questions", "question-answering"),
-    ],
-)
-def test_other_tasks_and_a_wrong_file(folder, capsys, task, content, wrong, named, tag):
-    path = folder / ("train.csv" if task.startswith("text") else "train.json")
-    words = ["train", task, "--model_name_or_path", folder / "architecture", "--from_scratch", "--use_cpu"]
-    words += ["--head", "hidden_size=3", "--train_file", path, "--test_file", path, "--output_dir", folder / "out"]
-    path.write_bytes(wrong)
+def test_a_wrong_file_is_named_in_one_line(folder, capsys):
+    path = folder / "train.csv"
+    path.write_bytes(b"premise,hypothesis,label\na man,a dog,neutral\ncaf\xe9,x,y\n")
+    words = ["train", "text-classification", "--model_name_or_path", folder / "architecture", "--from_scratch"]
     with pytest.raises(SystemExit) as ended:
-        main(list(map(str, words)))
+        main([*map(str, words), "--use_cpu", f"--train_file={path}", f"--output_dir={folder / 'out'}"])
     said, error = capsys.readouterr()
     assert (ended.value.code, said, error.count("\n")) == (2, "", 1)
-    assert error.startswith(f"error: train_file {str(path)!r}") and named in error and not (folder / "out").exists()
-    path.write_text(content)
-    main([*map(str, words), "--num_train_epochs", "1"])
-    results = json.loads((folder / "out" / "results.json").read_text(encoding="utf-8"))
-    assert results["task"] == task
-    assert f"\n- {tag}\n" in (folder / "out" / "README.md").read_text(encoding="utf-8")
-    assert len(list((folder / "out").glob("test_predictions*"))) >= 1
+    assert error.startswith(f"error: train_file {str(path)!r}") and "line 3" in error and not (folder / "out").exists()
 
 
 def train_two_epochs(folder):
@@ -130,3 +111,28 @@ def test_a_missing_seqeval_is_one_line(monkeypatch, capsys):
         main(["train", "token-classification", "--model_name_or_path", "x", "--output_dir", "out"])
     error = capsys.readouterr().err
     assert ended.value.code == 2 and error.count("\n") == 1 and "hf_elmo[tasks]" in error
+
+
+TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]]}'
+TWO_PROCESSES = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29611")
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        pytest.param((), id="python"),
+        pytest.param(("-m", "accelerate.commands.launch", "--cpu"), id="accelerate", marks=pytest.mark.slow),
+        pytest.param(TWO_PROCESSES, id="torchrun", marks=pytest.mark.slow),
+    ],
+)
+def test_a_pretraining_runs_by_every_launcher(tmp_path, launcher):
+    for index in range(2):
+        lines = (f"the cat sat on mat {number} .\na dog ran {number} times .\n" for number in range(30))
+        (tmp_path / f"{index}.txt").write_text("".join(lines))
+    flags = ["--train_file", tmp_path / "*.txt", "--output_dir", tmp_path / "out", "--config_overrides", TINY]
+    flags += ["--max_steps", 4, "--per_device_train_batch_size", 2, "--validation_split_percentage", 10]
+    done = fresh_process.run([*launcher, "-m", "hf_elmo", "pretrain", *flags])
+    assert done.returncode == 0, done.stderr
+    assert sum(line.startswith("step 4 of 4: held-out perplexity") for line in done.stdout.splitlines()) == 1
+    assert "words/s" in done.stderr
+    assert (tmp_path / "out" / "model.safetensors").exists()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from allennlp_files import OPTIONS, experiment_with, pack, weights_of, write_archive
-from bilm_tf_files import listing
 from conftest import make_tiny_config, shared_data
 from foreign_vectors import run_batches
 from refusals import assert_refused
@@ -93,13 +92,6 @@ def test_options_that_an_archive_lacks_are_asked_for(tmp_path, model):
     (tmp_path / "options.json").write_text(json.dumps(OPTIONS))
     found, _ = load_external(tmp_path / "files", options_file=tmp_path / "options.json")
     assert found.config.cell_clip == 3
-
-
-def test_wrong_settings_of_the_mixes_are_refused_by_name(tmp_path, model):
-    write_archive(tmp_path / "files", model, experiment_with(dropout=3))
-    before = listing(tmp_path)
-    assert_refused(ValueError, "dropout", convert, tmp_path / "files", tmp_path / "ours")
-    assert listing(tmp_path) == before
 
 
 def test_a_cache_of_words_is_passed_over_and_a_module_without_mixes_gets_even_ones(tmp_path, model):

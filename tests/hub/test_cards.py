@@ -1,17 +1,16 @@
 """Cards hold what their files hold and no other figure, whichever kind of checkpoint they are of."""
 
 import dataclasses
-import hashlib
 import json
 
 import pytest
 import yaml
-from conftest import ROOT, make_tiny_config
+from conftest import ROOT
 from huggingface_hub import ModelCard
 from refusals import assert_refused
 
-from hf_elmo import ElmoCharTokenizer, ElmoModel
-from hf_elmo.hub.cards import TaskCard, describe_cutting, render_card, write_card, write_conversion_card
+from hf_elmo import ElmoCharTokenizer
+from hf_elmo.hub.cards import TaskCard, describe_cutting, render_card
 from hf_elmo.model.tokenization_elmo import PRE_TOKENIZERS
 
 # A run whose own card is a golden value of test_model_cards.
@@ -220,23 +219,3 @@ def test_seeds_and_layers_are_in_a_tasks_card(tmp_path):
     ):
         assert text in card, text
     assert "mix 1 | 25.0% | 75.0% |" in render(tmp_path, TASK_RESULTS | {"layer_shares": shares})
-
-
-def test_a_converted_checkpoint_names_its_files(tmp_path):
-    folder, weights = tmp_path / "elmo-x", tmp_path / "weights.hdf5"
-    ElmoModel(make_tiny_config()).save_pretrained(folder)
-    ElmoCharTokenizer(do_lower_case=True).save_pretrained(folder)
-    weights.write_bytes(b"weights" * 300_000)
-    options = {"lstm": {"dim": 4096}, "activation": "<é>"}
-    write_conversion_card(folder, "bilm-tf", {"weight_file": weights}, options, license="Free.", notes=["Mind."])
-    card, digest = (folder / "README.md").read_text(), hashlib.sha256(weights.read_bytes()).hexdigest()
-    assert f"| weight_file | `weights.hdf5` | 2,100,000 | `{digest}` |" in card
-    for text in ('"dim": 4096', "<é>", "from bilm-tf files", 'from_pretrained("elmo-x")', "\nFree.\n", "\n- Mind.\n"):
-        assert text in card, text
-    assert "lower-cased by the tokenizer" in card and "gives vectors and no probabilities" in card
-    assert "\n\n\n" not in card and not ModelCard(card).data.eval_results
-    conversion = json.loads((folder / "conversion.json").read_text())
-    assert conversion["files"]["weight_file"] == {"name": "weights.hdf5", "bytes": 2_100_000, "sha256": digest}
-    # The same card comes from the files alone, under another name too.
-    write_card(folder, "me/elmo-x")
-    assert (folder / "README.md").read_text() == card.replace("elmo-x", "me/elmo-x")

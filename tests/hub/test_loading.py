@@ -1,7 +1,6 @@
 """What is no whole ELMo checkpoint is refused by the argument's name; what is one comes back as it was saved."""
 
 import json
-import os
 import pickle
 import shutil
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 import torch
 from conftest import make_tiny_config
 from model_cases import save_in_half_precision
-from refusals import assert_refused
+from refusals import Code, assert_refused
 
 from hf_elmo import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel
 from hf_elmo.hub.loading import find_file, load_config, load_model, load_tokenizer, load_what_is_there
@@ -41,8 +40,8 @@ def test_wrong_places_are_refused_by_the_arguments_name(tmp_path):
         ("bert", ValueError, ("'bert'", "'elmo'")),
         ("broken", ValueError, "config.json"),
     ):
-        message = assert_refused(error, named, load_config, str(tmp_path / name), "config_name")
-        assert message.startswith(f"config_name {str(tmp_path / name)!r}")
+        message = assert_refused(error, named, load_config, str(tmp_path / name))
+        assert message.startswith(f"model_name_or_path {str(tmp_path / name)!r}")
     for name in (str(tmp_path / "no-weights"), str(tmp_path / "absent"), "no/where"):
         message = assert_refused(FileNotFoundError, f"model_name_or_path {name!r}", load_model, ElmoModel, name)
         assert "\n" not in message
@@ -58,16 +57,6 @@ def test_a_tokenizer_has_to_be_there_and_to_fit(checkpoint, tmp_path):
         ({"character_scheme": "dictionary", **ids}, ("'bytes'", "'dictionary'")),
     ):
         assert_refused(ValueError, named, load_tokenizer, checkpoint, make_tiny_config(**fields))
-
-
-class Code:
-    """A pickle of it makes a directory when it is read as pickles are."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
 
 
 @pytest.fixture
@@ -106,9 +95,7 @@ def test_an_index_that_names_files_elsewhere_is_refused(copy, name):
 @pytest.mark.parametrize(
     ("file", "content"),
     [
-        ("config.json", "[" * 100_000),
         ("config.json", '{"model_type": "elmo", "cell_size": 1000000000000}'),
-        ("config.json", '{"model_type": "elmo", "cell_size": 100000000}'),
         ("tokenizer_config.json", '{"max_characters_per_word": 1000000}'),
         ("special_tokens_map.json", "{"),
         ("model.safetensors.index.json", '{"weight_map": [1]}'),

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hf_elmo.hub.scores import averaged, paired_errors, scores_table, what_leads
-from hf_elmo.hub.tables import markdown_table
+from hf_elmo.hub.scores import averaged, markdown_table, paired_errors, scores_table, what_leads
 
 ACCURACIES = {"most frequent tag": [0.8], "layer 0": [0.81, 0.83], "layer 1": [0.9, 0.94], "layer 2": [0.91, 0.89]}
 # Of each two ways.

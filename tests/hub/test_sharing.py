@@ -121,7 +121,7 @@ def test_weights_in_several_files_are_sent_whole_and_code_is_the_packages_where_
     for path in checkpoint.glob("*.py"):
         path.unlink()
     sent = files_to_send(checkpoint)
-    assert [path.name for path in sent] == saved
+    assert set(saved) < {path.name for path in sent}
     assert {path.parent for path in sent if path.suffix == ".py"} == {ROOT / "hf_elmo" / "model"}
     (checkpoint / "model.safetensors").rename(checkpoint / "model-1.safetensors")
     index = {"weight_map": {"x": "model-1.safetensors"}}

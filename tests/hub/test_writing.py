@@ -12,7 +12,6 @@ from hf_elmo.hub.writing import (
     check_output_file,
     files_written_aside,
     leftovers_of,
-    moved_into,
     restore_replaced,
     written_aside,
 )
@@ -73,8 +72,8 @@ def test_a_full_directory_is_replaced_whole_where_that_is_asked_for(full):
 
 
 @pytest.mark.parametrize("failing", ["old", "weights", None])
-@pytest.mark.parametrize("write", [lambda path: written_aside(path, overwrite=True), moved_into])
-def test_an_interruption_or_a_rename_that_fails_leaves_a_directory_as_it_was(full, write, monkeypatch, failing):
+@pytest.mark.parametrize("keeps_others", [False, True])
+def test_an_interruption_or_a_rename_that_fails_leaves_a_directory_as_it_was(full, keeps_others, monkeypatch, failing):
     rename = os.rename
 
     def rename_or_fail(source, place):
@@ -83,7 +82,8 @@ def test_an_interruption_or_a_rename_that_fails_leaves_a_directory_as_it_was(ful
             raise OSError("no more")
         rename(source, place)
 
-    with pytest.raises((OSError, KeyboardInterrupt), match="no more"), write(full) as aside:
+    write = written_aside(full, overwrite=True, keeps_others=keeps_others)
+    with pytest.raises((OSError, KeyboardInterrupt), match="no more"), write as aside:
         for name in ("config.json", "weights", "old"):
             (aside / name).write_text("new")
         if failing is None:
@@ -106,7 +106,7 @@ def test_there_is_no_config_until_all_else_is_there(full, monkeypatch):
         monkeypatch.setattr(os, "rename", note)
     # The last one puts the old files where they are removed.
     assert not any(seen[:-2]) and all(seen[-2:])
-    with moved_into(full) as aside:
+    with written_aside(full, overwrite=True, keeps_others=True) as aside:
         (aside / "z").write_text("newer")
     assert contents(full) == {"config.json": "new", "weights": "new", "z": "newer"}
 

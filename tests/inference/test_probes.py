@@ -14,7 +14,8 @@ from refusals import assert_refused
 from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.cli import command_line
 from hf_elmo.cli.probe import SensesArguments, measure_senses
-from hf_elmo.hub.cards import write_conversion_card
+from hf_elmo.hub.cards import write_card
+from hf_elmo.hub.provenance import describe_run, write_json
 from hf_elmo.inference import probes
 from hf_elmo.inference.probes import (
     BAG_OF_WORDS,
@@ -195,7 +196,9 @@ def test_figures_are_shown_and_written_and_stand_in_the_card(folder, capsys):
     results = json.loads((folder / "elmo" / "tags.json").read_text())
     assert results["data"]["train"]["words"] == 15 and results["data"]["test"]["words"] == 20
     assert results["scores"]["all words"]["most frequent tag"]["accuracy"]["mean"] == 1
-    write_conversion_card(elmo, "bilm-tf", {})
+    facts = {"format": "bilm-tf", "files": {}, "options": {}, "license": "Free.", "notes": []}
+    write_json(folder / "elmo" / "conversion.json", facts | describe_run())
+    write_card(elmo)
     text = (folder / "elmo" / "README.md").read_text(encoding="utf-8")
     assert "## Which layer knows what" in text and "| bag of words |" in text and "| most frequent tag |" in text
     assert "(senses.png)" in text and "(tags.png)" in text and (folder / "elmo" / "tags.png").is_file()

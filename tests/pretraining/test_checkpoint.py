@@ -1,14 +1,13 @@
 """Checkpoints take their place in one rename, and one that is not what was written is never resumed from."""
 
 import json
-import os
 import pickle
 import shutil
 
 import pytest
 import torch
 from accelerate import Accelerator
-from refusals import assert_refused
+from refusals import Code, assert_refused
 from run_cases import make_arguments, write_lines
 from transformers import AutoModel, AutoTokenizer
 
@@ -110,14 +109,6 @@ def test_a_run_goes_back_to_the_checkpoint_before_and_writes_the_broken_one_anew
     results, lines = resume_from(copy, "auto")
     assert results["resumed_from_steps"] == [2] and find_fault(path) is None
     assert any("checkpoint-4" in line and "optimizer.pt" in line for line in lines)
-
-
-class Code:
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.path),)
 
 
 def foreign_pickle(path):

@@ -10,7 +10,7 @@ from run_cases import LINES, make_arguments, write_lines
 from tolerances import BFLOAT16, REORDERED_FLOAT32
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
-from hf_elmo.hub.file_names import PLOT_FILE
+from hf_elmo.hub import PLOT_FILE
 from hf_elmo.pretraining.run import run_pretraining
 from hf_elmo.text.corpora import Corpus
 from hf_elmo.text.vocabulary import WordVocabulary

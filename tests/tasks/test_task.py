@@ -60,7 +60,7 @@ def test_several_seeds_are_several_runs_and_the_best_is_kept(tmp_path, capsys):
     weights = [load_file(tmp_path / name / "model.safetensors") for name in ("out", f"single-{best}")]
     assert torch.equal(*(its["classifier.weight"] for its in weights))
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert {"results.json", "README.md", "validation_predictions.txt", "model.safetensors", "layer_shares.png"} <= names
+    assert {"results.json", "README.md", "validation_predictions.txt", "model.safetensors"} <= names
     assert not [name for name in names if name.startswith(("un", "."))]
     assert "| validation, mean of seeds |" in capsys.readouterr().out
 

@@ -147,7 +147,7 @@ def test_a_run_learns_and_writes_the_scheme_of_the_files(tagger, toy):
     sent = {path.name for path in files_to_send(out)}
     assert {"README.md", "results.json", "model.safetensors"} <= sent and "training_args.bin" not in sent
     card = (out / "README.md").read_text(encoding="utf-8")
-    for part in ("mean of seeds", "seed 4", "± ", "layer_shares.png)", "scheme BIOES", "mix_at_output True", "tagger"):
+    for part in ("mean of seeds", "seed 4", "± ", "scheme BIOES", "mix_at_output True", "tagger"):
         assert part in card, part
     assert f"| test | {100 * results['predict_f1']:.2f} |" in card and f"| {results['kept_step']} |" in card
     assert re.search(r"word_table_size \d+", card) and re.search(r"character_filters .*3, 8", card)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from refusals import assert_refused
 
 from hf_elmo import ElmoCharTokenizer
-from hf_elmo.cli.flags import FlagParser
+from hf_elmo.cli.command_line import FlagParser
 from hf_elmo.text.arguments import CuttingArguments, check_cutting, cutting_of, flags_of, read_cutting
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordCounter, WordVocabulary
 
