@@ -46,7 +46,7 @@ _LONGEST_LIST = 500  # characters of an error that names settings; an altered fi
 FREE_FLAGS = {
     *ModelArguments.__dataclass_fields__,
     *RunArguments.__dataclass_fields__,
-    *("max_steps", "max_hours", "num_train_epochs", "eval_steps", "early_stopping_patience"),
+    *("max_steps", "max_hours", "num_train_epochs", "learning_rate", "eval_steps", "early_stopping_patience"),
     *("skip_baselines", "vocab_file", "train_file", "validation_file", "bf16"),
 }
 

@@ -258,6 +258,13 @@ class LaneTrainer:
             "learning_rate": self._learning_rate(),
             "words_per_second": round(self.words_per_second, 1),
         }
+        of_guesses = math.log(len(self.vocabulary))
+        if entry["loss"] > 3 + max([of_guesses, *(first["loss"] for first in self.history[:1])]):
+            raise FloatingPointError(
+                f"the loss up to step {self.step} is {entry['loss']:.2f} nats a word, and that of a guess among all "
+                f"words {of_guesses:.2f}: the run has diverged. Resume from a checkpoint before that "
+                "(--resume_from_checkpoint checkpoint-N) with a lower --learning_rate."
+            )
         if self.sampler is not None:
             # The sampled loss is no perplexity: beside it, what the full softmax says of the same window.
             # Without dropout; the draws of training are as they were.

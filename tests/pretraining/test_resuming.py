@@ -126,7 +126,7 @@ def test_a_signal_leaves_a_checkpoint_and_says_how_to_resume(corpus, run_whole, 
 
 # A rate that rises all the way: what is learned at its beginning is lost at its end, whatever the rounding.
 DIVERGING = {
-    "learning_rate": 1.0,
+    "learning_rate": 0.3,
     "lr_scheduler_type": "constant_with_warmup",
     "eval_steps": 5,
 }
@@ -170,7 +170,7 @@ def test_a_finished_run_can_be_finished_again_and_prolonged(corpus, run_whole):
 def test_a_checkpoint_of_another_run_is_refused(corpus):
     train(corpus, "out", max_steps=8)
     for changes, named in (
-        ({"learning_rate": 1e-3}, ("--learning_rate was 0.00", "0.001")),
+        ({"weight_decay": 1e-3}, ("--weight_decay was 0.0", "0.001")),
         ({"config_overrides": TINY_WITH_DROPOUT.replace("0.2", "0.3")}, "config.dropout was 0.2 and is 0.3"),
         ({"unroll_steps": 6}, "--unroll_steps was 5 and is 6"),
         ({"per_device_train_batch_size": 4}, "--per_device_train_batch_size was 3 and is 4"),
@@ -255,6 +255,25 @@ def test_a_failing_write_leaves_the_last_good_checkpoint(corpus, run_whole, monk
     assert list(corpus.glob(".*")) == []
     train(corpus, "out", resume_from_checkpoint="auto")
     assert_same_run(corpus, run_whole(), "out")
+
+
+def test_a_run_that_diverges_ends_and_goes_on_from_an_earlier_checkpoint_at_a_lower_rate(corpus, monkeypatch):
+    step = LaneTrainer._take_step
+
+    def astray(trainer, windows):
+        if trainer.step == 9:
+            with torch.no_grad():
+                trainer.bare_objective.model.word_softmax.weight.mul_(1e3)
+        return step(trainer, windows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LaneTrainer, "_take_step", astray)
+        with pytest.raises(FloatingPointError, match=r"the loss up to step 10 .* diverged.*lower --learning_rate"):
+            train(corpus, "out")
+    assert [path.name for path in (corpus / "out").iterdir()] == ["checkpoint-7"]
+    train(corpus, "out", resume_from_checkpoint="auto", learning_rate=1e-4)
+    history = json.loads((corpus / "out" / "results.json").read_text())["history"]
+    assert {entry["learning_rate"] > 1e-4 for entry in history} == {True, False}
 
 
 def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(corpus, monkeypatch):
