@@ -108,8 +108,9 @@ class TimedAccelerator(Accelerator):
             if isinstance(each, nn.Module):
                 each.register_forward_pre_hook(lambda module, _: self._add(module, -1))
                 each.register_forward_hook(lambda module, *_: self._add(module, 1))
-            elif isinstance(each, torch.optim.Optimizer):
-                each.register_step_post_hook(lambda *_: self._end_step())
+        # The last of several ends a step.
+        *_, last = (each for each in objects if isinstance(each, torch.optim.Optimizer))
+        last.register_step_post_hook(lambda *_: self._end_step())
         return super().prepare(*objects, **settings)
 
     def backward(self, loss: Tensor, **settings: Any) -> None:
