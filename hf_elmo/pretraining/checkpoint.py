@@ -188,9 +188,13 @@ class RunCheckpoints:
             if is_main:
                 write_json(aside / DIGESTS_FILE, {"sha256": compute_digests(aside)})
                 open_to_readers(aside)
+                # On the disk before older ones go: a power cut must not cost both.
+                for path in aside.iterdir():
+                    with path.open("rb+") as file:
+                        os.fsync(file)
                 with self.opened() as directory:
                     os.rename(aside, directory / aside.name)
-                self._remove_old({step, best_step})
+                self._remove_old(step, best_step)
         return self.output_dir / aside.name
 
     @contextmanager
@@ -200,10 +204,14 @@ class RunCheckpoints:
             yield directory
         self.overwrite = False
 
-    def _remove_old(self, kept: set[int | None]) -> None:
-        found = checkpoints_in(self.output_dir)
-        by_worth = sorted(found, key=lambda step: (step in kept, step), reverse=True)
-        for step in by_worth[max(self.save_total_limit, len(kept & {*found})) :] if self.save_total_limit else []:
+    def _remove_old(self, last: int, best: int | None) -> None:
+        found, kept = checkpoints_in(self.output_dir), {last, best}
+        # Later ones are of a run that was given up: the one that resumes from the last must not meet them.
+        removed = [step for step in found if step > last]
+        by_worth = sorted({*found} - {*removed}, key=lambda step: (step in kept, step), reverse=True)
+        if self.save_total_limit:
+            removed += by_worth[max(self.save_total_limit, len(kept & {*found})) :]
+        for step in removed:
             # Out of sight first: what has a checkpoint's name is whole, also when this is interrupted.
             os.rename(found[step], self.folder / "removed")
             shutil.rmtree(self.folder / "removed", ignore_errors=True)

@@ -234,7 +234,7 @@ def _read(sentences: Iterable[Sequence[str]], vocabulary: WordVocabulary) -> Ite
     remaining = iter(sentences)
     while taken := list(islice(remaining, _SENTENCES_AT_A_TIME)):
         get, unknown = vocabulary.ids.get, vocabulary.unk_id
-        ids = np.array([get(word, unknown) for words in taken for word in (BOS_TOKEN, *words, EOS_TOKEN)])
+        ids = np.array([get(word, unknown) for words in taken for word in (BOS_TOKEN, *words, EOS_TOKEN)], np.int64)
         ends = np.cumsum([len(words) + 2 for words in taken])
         # The entry after a sentence's last one is no neighbor of it.
         yield ids, np.delete(ids[:-1] * len(vocabulary) + ids[1:], ends[:-1] - 1)

@@ -25,6 +25,7 @@ from accelerate.utils import gather_object
 from safetensors.torch import load_model
 from tqdm import tqdm
 
+from ..given import quoted
 from ..hub import WEIGHTS_FILE
 from ..hub.provenance import command_to_resume
 from ..model.modeling_elmo import ElmoForPreTraining, ElmoState
@@ -263,7 +264,8 @@ class LaneTrainer:
             raise FloatingPointError(
                 f"the loss up to step {self.step} is {entry['loss']:.2f} nats a word, and that of a guess among all "
                 f"words {of_guesses:.2f}: the run has diverged. Resume from a checkpoint before that "
-                "(--resume_from_checkpoint checkpoint-N) with a lower --learning_rate."
+                f"(--resume_from_checkpoint {self.checkpoints.output_dir / 'checkpoint-N'}) with a lower "
+                "--learning_rate."
             )
         if self.sampler is not None:
             # The sampled loss is no perplexity: beside it, what the full softmax says of the same window.
@@ -329,7 +331,11 @@ class LaneTrainer:
         self.checkpoints.save(
             self.step,
             self.best_step,
-            shared={**{name: getattr(self, name) for name in _SHARED}, "seconds": self.clock.seconds},
+            shared={
+                **{name: getattr(self, name) for name in _SHARED},
+                "seconds": self.clock.seconds,
+                "learning_rate": self.arguments.learning_rate,
+            },
             optimizers=[optimizer.state_dict() for optimizer in self.optimizers],
             own={
                 "lanes": self.filler.state_dict(),
@@ -360,6 +366,9 @@ class LaneTrainer:
                 # As the type that they have; a damaged file may hold anything.
                 setattr(self, name, type(getattr(self, name))(shared[name]))
             self.clock.earlier_seconds = shared["seconds"]
+            before, now = shared["learning_rate"], self.arguments.learning_rate
+            if before != now:
+                self.report(f"warning: --learning_rate was {quoted(before)} and is {now}, from here on")
             self.resumed_from_steps = [*self.resumed_from_steps, self.step]
             self.filler.load_state_dict(own["lanes"])
             if own["state"] is not None:

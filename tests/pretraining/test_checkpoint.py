@@ -1,8 +1,10 @@
 """Checkpoints take their place in one rename, and one that is not what was written is never resumed from."""
 
 import json
+import os
 import pickle
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -41,6 +43,25 @@ def test_the_last_the_best_and_as_many_more_as_asked_are_kept(tmp_path, limit, k
     for step in (3, 4, 5, 6):
         save(tmp_path, "x", step, save_total_limit=limit)
     assert sorted(checkpoints_in(tmp_path / "out")) == kept
+
+
+@pytest.mark.parametrize("limit", [0, 2])
+def test_checkpoints_of_a_run_that_was_given_up_are_not_met_by_the_one_that_took_an_earlier_one(tmp_path, limit):
+    for step in (3, 8, 9):
+        save(tmp_path, "astray", step, save_total_limit=0)
+    save(tmp_path, "x", 5, save_total_limit=limit)
+    assert sorted(checkpoints_in(tmp_path / "out")) == [3, 5]
+
+
+def test_a_checkpoint_is_on_the_disk_before_it_has_its_name_and_older_ones_go(tmp_path, monkeypatch):
+    save(tmp_path, "x", 4, save_total_limit=1)
+    written, seen = set(), set()
+    monkeypatch.setattr(
+        os, "fsync", lambda file: (written.add(Path(file.name)), seen.update(checkpoints_in(tmp_path / "out")))
+    )
+    path = save(tmp_path, "y", 5, save_total_limit=1)
+    assert {file.name for file in written} == {file.name for file in path.iterdir()}
+    assert seen == {4}
 
 
 # Reading

@@ -268,10 +268,14 @@ def test_a_run_that_diverges_ends_and_goes_on_from_an_earlier_checkpoint_at_a_lo
 
     with monkeypatch.context() as patch:
         patch.setattr(LaneTrainer, "_take_step", astray)
-        with pytest.raises(FloatingPointError, match=r"the loss up to step 10 .* diverged.*lower --learning_rate"):
+        with pytest.raises(
+            FloatingPointError, match=r"the loss up to step 10 .* diverged.*out/checkpoint-N\) with a lower"
+        ):
             train(corpus, "out")
     assert [path.name for path in (corpus / "out").iterdir()] == ["checkpoint-7"]
-    train(corpus, "out", resume_from_checkpoint="auto", learning_rate=1e-4)
+    lines = []
+    train(corpus, "out", lines.append, resume_from_checkpoint="auto", learning_rate=1e-4)
+    assert "warning: --learning_rate was 0.008 and is 0.0001, from here on" in lines
     history = json.loads((corpus / "out" / "results.json").read_text())["history"]
     assert {entry["learning_rate"] > 1e-4 for entry in history} == {True, False}
 

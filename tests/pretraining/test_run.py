@@ -128,10 +128,20 @@ def test_no_evaluation_reads_the_training_text(arguments, text, monkeypatch):
     assert reads == {"--train_file": 5, "--validation_split_percentage": 1 + 7 + 1}
 
 
-@pytest.mark.parametrize("variable", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])
-def test_a_launch_that_shards_the_model_is_refused_in_one_line(arguments, tmp_path, monkeypatch, variable):
-    monkeypatch.setenv(variable, "true")
-    assert_refused(ValueError, (variable, "torchrun"), run_pretraining, arguments(), report=lambda line: None)
+@pytest.mark.parametrize(
+    ("variable", "value", "instead"),
+    [
+        ("ACCELERATE_USE_FSDP", "true", "torchrun"),
+        ("ACCELERATE_USE_DEEPSPEED", "true", "torchrun"),
+        # Two optimizers would each change the scale of the gradients, which nobody takes off before they are clipped.
+        ("ACCELERATE_MIXED_PRECISION", "fp16", "--bf16"),
+    ],
+)
+def test_a_launch_that_the_loop_cannot_serve_is_refused_in_one_line(
+    arguments, tmp_path, monkeypatch, variable, value, instead
+):
+    monkeypatch.setenv(variable, value)
+    assert_refused(ValueError, (variable, instead), run_pretraining, arguments(), report=lambda line: None)
     assert not (tmp_path / "out").exists()
 
 
