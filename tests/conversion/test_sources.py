@@ -1,6 +1,7 @@
 """Other programs' checkpoints: the format told by their files, archives of them, and what is written or refused."""
 
 import io
+import random
 import shutil
 import stat
 import tarfile
@@ -80,6 +81,19 @@ def test_an_archive_may_hold_the_files_or_the_folder_that_they_lie_in(kind, tmp_
     # The error names the archive, and not where it was unpacked to.
     assert_refused(ValueError, (f"{archive}/weights.hdf5", "options_file"), convert, archive, tmp_path / "new")
     assert not (tmp_path / "new").exists() and not list((tmp_path / "temporary").iterdir())
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar", "gztar", "xztar"])
+def test_a_damaged_archive_is_not_read(kind, tmp_path, source):
+    # Not to be compressed, so that damage in the midst is of what it says, which nothing but a checksum can tell.
+    (source / "a").write_bytes(random.Random(0).randbytes(40_000))
+    archive = Path(shutil.make_archive(tmp_path / "elmo", kind, source))
+    data = bytearray(archive.read_bytes())
+    # A tar without compression has no checksums but those of its headers.
+    place = data.rindex(b"ustar") if kind == "tar" else data.index((source / "a").read_bytes()[9000:9008])
+    data[place] ^= 1
+    archive.write_bytes(data)
+    assert_refused(ValueError, (archive.name, "cannot be unpacked"), load_external, archive)
 
 
 def write_tar(path, *members):
