@@ -85,13 +85,12 @@ def test_an_archive_may_hold_the_files_or_the_folder_that_they_lie_in(kind, tmp_
 
 @pytest.mark.parametrize("kind", ["zip", "tar", "gztar", "xztar"])
 def test_a_damaged_archive_is_not_read(kind, tmp_path, source):
-    # Not to be compressed, so that damage in the midst is of what it says, which nothing but a checksum can tell.
+    # Not to be compressed, so that it is the most of the archive.
     (source / "a").write_bytes(random.Random(0).randbytes(40_000))
     archive = Path(shutil.make_archive(tmp_path / "elmo", kind, source))
     data = bytearray(archive.read_bytes())
     # A tar without compression has no checksums but those of its headers.
-    place = data.rindex(b"ustar") if kind == "tar" else data.index((source / "a").read_bytes()[9000:9008])
-    data[place] ^= 1
+    data[data.rindex(b"ustar") if kind == "tar" else len(data) // 2] ^= 1
     archive.write_bytes(data)
     assert_refused(ValueError, (archive.name, "cannot be unpacked"), load_external, archive)
 
