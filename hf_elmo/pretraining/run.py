@@ -250,11 +250,11 @@ def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
                 f"{variable} is set, but each process of pre-training holds the whole model; start it with torchrun, "
                 "or with accelerate launch without that."
             )
-    mixed_precision = "bf16" if arguments.bf16 else os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-    if mixed_precision not in ("no", "bf16"):
+    launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    if not arguments.bf16 and launched not in ("no", "bf16"):
         raise ValueError(
-            f"ACCELERATE_MIXED_PRECISION is {mixed_precision!r}, which wants scaled gradients; use --bf16, which needs "
-            "none, or full precision."
+            f"ACCELERATE_MIXED_PRECISION is {launched!r}, which wants scaled gradients; use --bf16, which needs none, "
+            "or full precision."
         )
     available = [str(tracker) for tracker in get_available_trackers()]
     if arguments.report_to not in (None, *available):
@@ -263,7 +263,7 @@ def build_accelerator(arguments: PretrainingArguments) -> Accelerator:
             f"{', '.join(available) or 'none'}. For TensorBoard: pip install 'hf_elmo[tracking]'."
         )
     return Accelerator(
-        mixed_precision=mixed_precision,
+        mixed_precision="bf16" if arguments.bf16 else None,
         log_with=arguments.report_to,
         # Beside the output, which is replaced as a whole.
         project_dir=str(Path(arguments.output_dir).parent / "runs"),

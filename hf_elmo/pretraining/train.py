@@ -114,8 +114,8 @@ class LaneTrainer:
         Raises:
             SystemExit: A signal came; a checkpoint was written after the step at hand, and a line says so.
             ValueError: A process's part of the text is empty.
-            FloatingPointError: The loss or the gradients stopped being numbers; the step and the place in the text are
-                named, and no checkpoint is written any more.
+            FloatingPointError: The loss or the gradients stopped being numbers, or the loss rose far above that of a
+                guess; the step is named, and no checkpoint is written any more.
             OSError: A checkpoint could not be written.
         """
         arguments = self.arguments
@@ -261,11 +261,9 @@ class LaneTrainer:
         }
         of_guesses = math.log(len(self.vocabulary))
         if entry["loss"] > 3 + max([of_guesses, *(first["loss"] for first in self.history[:1])]):
-            raise FloatingPointError(
+            raise self._diverged(
                 f"the loss up to step {self.step} is {entry['loss']:.2f} nats a word, and that of a guess among all "
-                f"words {of_guesses:.2f}: the run has diverged. Resume from a checkpoint before that "
-                f"(--resume_from_checkpoint {self.checkpoints.output_dir / 'checkpoint-N'}) with a lower "
-                "--learning_rate."
+                f"words {of_guesses:.2f}"
             )
         if self.sampler is not None:
             # The sampled loss is no perplexity: beside it, what the full softmax says of the same window.
@@ -279,10 +277,20 @@ class LaneTrainer:
         self.history.append(entry)
         self._track("train", entry)
 
+    def _diverged(self, told: str) -> FloatingPointError:
+        path = self.checkpoints.output_dir / "checkpoint-N"
+        return FloatingPointError(
+            f"{told}: the run has diverged. Resume from a checkpoint before that (--resume_from_checkpoint {path}) "
+            "with a lower --learning_rate."
+        )
+
     def evaluate(self, zero_state: bool = False) -> Perplexity:
         """Perplexity on the held-out text, each word scored once; see `measure_perplexity`."""
         what = self.bare_objective, self.tokenizer, self.vocabulary, self.held_out_corpus, self.accelerator
-        return measure_perplexity(*what, self.arguments.unroll_steps, self.arguments.reset_state, zero_state)
+        try:
+            return measure_perplexity(*what, self.arguments.unroll_steps, self.arguments.reset_state, zero_state)
+        except OverflowError as error:
+            raise self._diverged(f"the held-out perplexity at step {self.step} is beyond all numbers") from error
 
     def _evaluate_and_report(self) -> bool:
         """Whether this evaluation is the best one so far."""

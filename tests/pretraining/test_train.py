@@ -138,6 +138,14 @@ def test_the_sampled_and_the_full_loss_of_a_window_are_measured_without_a_trace(
     assert found == pytest.approx([each.mean().item() / window.num_targets for each in sums], abs=1e-5)
 
 
+def test_an_evaluation_beyond_all_numbers_says_that_the_run_has_diverged(make_trainer):
+    trainer = make_trainer()
+    with torch.no_grad():
+        trainer.bare_objective.model.word_softmax.weight.mul_(1e6)
+    with pytest.raises(FloatingPointError, match=r"at step 0 .*diverged.*out/checkpoint-N\) with a lower"):
+        trainer.evaluate()
+
+
 # Signals
 
 
