@@ -232,6 +232,7 @@ def _build_model(
     # A single layer is below a MultiRNNCell too in what bilm-tf's inference and AllenNLP read.
     is_stacked = config.num_hidden_layers > 1 or any("/MultiRNNCell/" in key for key in weights)
     rules = weight_rules(config, is_stacked)
+    where = where if words is None else f"{words.where} and {where}"
     parameters = reading.take_parameters(weights, rules, config, where, ignored=SOFTMAX_KEYS)
     vectors = parameters.pop(WORD_TABLE, None)
     model = reading.make_model(config, parameters)
