@@ -68,7 +68,9 @@ def test_words_are_needed_by_what_reads_them_and_lines_are_its_rows(tmp_path):
     assert_refused(ValueError, "vocab_file", load_external, source)
     lines, file = folder_of("vocab.txt").read_text().splitlines(), tmp_path / "vocab.txt"
     file.write_text("\n".join(lines[:-1]) + "\n")
-    assert_refused(ValueError, ("vocab_file", "embedding", "(63, 6)", "(62, 6)"), load_external, source, vocab_file=file)
+    assert_refused(
+        ValueError, ("vocab_file", "embedding", "(63, 6)", "(62, 6)"), load_external, source, vocab_file=file
+    )
     # Wherever the special words stand.
     file.write_text("\n".join([*lines[3:], *lines[:3]]) + "\n")
     with h5py.File(source / "weights.hdf5") as weights:
