@@ -151,9 +151,9 @@ def _unpack(path: Path, folder: Path) -> bool:
                 raise ValueError(f"{member.name[:80]!r} is a link or a device")
         tar.extractall(folder, filter="data")
         # A damaged header looks like the end, and gzip and xz compare their checksum behind the last byte.
-        stream: Any = tar.fileobj
-        stream.seek(tar.offset)
-        while rest := stream.read(MEBIBYTE):
+        behind: Any = tar.fileobj
+        behind.seek(tar.offset)
+        while rest := behind.read(MEBIBYTE):
             _check_size(size := size + len(rest), most)
             if rest.strip(b"\0"):
                 raise ValueError(f"what begins at byte {tar.offset} is no member of it")
