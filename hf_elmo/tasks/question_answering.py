@@ -137,6 +137,11 @@ class QuestionAnswering(Task):
     def load(self) -> dict[str, Questions]:
         return _pick_fold(read_splits(self.data_args, read_questions), self.data_args)
 
+    def head_settings(self, head: QuestionAnsweringHead | None) -> dict[str, Any]:
+        # Each reader is published with a size of its own.
+        is_other = head is not None and self.settings.get("reader", head.reader) != head.reader
+        return {"hidden_size": None, **self.settings} if is_other else self.settings
+
     def settle(self, has_head: bool) -> None:
         args = self.model_args
         self.rows = {

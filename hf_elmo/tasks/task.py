@@ -209,6 +209,11 @@ class Task(ABC):
         known = self.config.label_names if has_head else None
         if self.has_labels:
             self.labels = self.choose_labels(known)
+            if "train" in self.splits and len(self.labels) < 2:
+                raise ValueError(
+                    f"{self.splits['train'].source} has the labels {self.labels}, and a classifier wants two; name the "
+                    "right column with --label_column."
+                )
             unseen = find_unseen(self.splits, self.labels)
             self.unseen_labels = list(unseen)
             self.config.id2label = dict(enumerate(self.labels))

@@ -159,15 +159,6 @@ class TextClassification(Task):
     def settle(self, has_head: bool) -> None:
         self.config.problem_type = "single_label_classification"
 
-    def choose_labels(self, known: Sequence[str] | None) -> list[str]:
-        labels = super().choose_labels(known)
-        if "train" in self.splits and len(labels) < 2:
-            raise ValueError(
-                f"{self.splits['train'].source} has the label {labels[0]!r} alone, and a classifier wants two; name "
-                "the right column with --label_column."
-            )
-        return labels
-
     def words_of(self, examples: LabelledTexts) -> Iterator[str]:
         for text in (text for column in examples.columns for text in column):
             yield from text.split() if examples.is_tokenized else self.tokenizer.tokenize(text)

@@ -185,6 +185,8 @@ class TokenClassification(Task):
     def describe_card(self) -> TaskCard:
         are_spans = self.tag_scheme == "spans"
         counted = "An entity counts where its type and both its ends are right, as conlleval counts."
+        if self.corpus_scheme:
+            counted += f" The model has labels of {self.head.scheme}, data and predictions of {self.corpus_scheme}."
         return self.make_card(
             what="A token classifier",
             tags=["token-classification"],

@@ -184,6 +184,7 @@ def run(task: Task) -> dict[str, Any]:
         "unseen_labels": [*task.unseen_labels],
         "data": task.data,
         "settings": {name: getattr(args, name) for name in _SETTINGS},
+        "card": asdict(task.describe_card()),
     }
     results = {**facts, **describe_run()}
     task.say(f"Model: {task.description}")
@@ -210,7 +211,6 @@ def run(task: Task) -> dict[str, Any]:
         results.update(runs[best])
         if args.num_seeds > 1:
             results.update({"kept_seed": best, **_summarize(runs, [*task.scores, "loss"])})
-        results["card"] = asdict(task.describe_card())
         task.say(f"\n{render_scores(results)}")
         if args.process_index == 0:
             folder = path / f"seed-{best}"

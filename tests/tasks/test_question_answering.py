@@ -90,6 +90,9 @@ def test_a_reader_learns_and_its_answers_are_those_of_the_pipeline(folder, flags
         training = {"output_dir": str(tmp_path / f"{number}")}
         found = make_task({**evaluate, **more}, {"test_file": data["test_file"]}, training).run()
         assert found["predict_f1"] == pytest.approx(results["predict_f1"]) or (more and found["predict_f1"] > 0.3)
+    # Another reader has its own size and keeps the rest.
+    head = make_task({**evaluate, "reader": "bidaf"}, data, {"output_dir": str(tmp_path / "bidaf")}).model.config.head
+    assert (head.reader, head.hidden_size, head.hidden_dropout, head.max_answer_words) == ("bidaf", 100, 0.0, 1)
 
 
 def test_answers_are_scored_in_whatever_order_they_come(flags, tmp_path, monkeypatch):

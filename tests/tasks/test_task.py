@@ -170,6 +170,10 @@ def test_of_several_seeds_those_that_are_done_are_not_run_again(tmp_path, monkey
     assert newest_checkpoint(tmp_path / "parts" / "unfinished" / "seed-43").name == "checkpoint-5"
     with pytest.raises(FileExistsError, match=r"seed-42.*settings.*--overwrite_output_dir"):
         make_seeds(tmp_path / "parts", resume_from_checkpoint="auto", learning_rate=0.5).run()
+    other = make_seeds(tmp_path / "parts", resume_from_checkpoint="auto")
+    other.labels = ["small", "capital"]
+    with pytest.raises(FileExistsError, match=r"seed-42.*other data"):
+        other.run()
     steps, step = [], Trainer.training_step
     monkeypatch.setattr(
         Trainer, "training_step", lambda *arguments, **more: [steps.append(1), step(*arguments, **more)][1]

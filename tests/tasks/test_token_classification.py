@@ -147,7 +147,7 @@ def test_a_run_learns_and_writes_the_scheme_of_the_files(tagger, toy):
     sent = {path.name for path in files_to_send(out)}
     assert {"README.md", "results.json", "model.safetensors"} <= sent and "training_args.bin" not in sent
     card = (out / "README.md").read_text(encoding="utf-8")
-    for part in ("mean of seeds", "seed 4", "± ", "scheme BIOES", "mix_at_output True", "tagger"):
+    for part in ("mean of seeds", "seed 4", "± ", "scheme BIOES", "predictions of IOB2", "tagger"):
         assert part in card, part
     assert f"| test | {100 * results['predict_f1']:.2f} |" in card and f"| {results['kept_step']} |" in card
     assert re.search(r"word_table_size \d+", card) and re.search(r"character_filters .*3, 8", card)
@@ -314,6 +314,7 @@ def test_the_same_seed_gives_the_same_model(pretrained, toy, out):
         ({"model_name_or_path": "full"}, {}, {}, "config.json"),
         ({"model_name_or_path": "bert"}, {}, {}, ("'bert'", "'elmo'")),
         ({"from_scratch": False}, {}, {}, "--from_scratch"),
+        ({}, {"train_file": "open.conllu", "label_column": "xpos"}, {}, ("open.conllu", "['_']", "--label_column")),
         ({"model_name_or_path": "shapes", "from_scratch": False}, {}, {}, "'elmo.bilm"),
     ],
 )
@@ -324,6 +325,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(
     for name in ("full", "bert", "shapes"):
         (tmp_path / name).mkdir()
     (tmp_path / "full" / "file").touch()
+    (tmp_path / "open.conllu").write_text("1\tAnna\t_\tPROPN" + "\t_" * 6 + "\n")
     (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
     for name in ("model.safetensors", "tokenizer_config.json"):
         (tmp_path / "shapes" / name).write_bytes((Path(pretrained) / name).read_bytes())
