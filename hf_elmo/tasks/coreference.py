@@ -217,10 +217,8 @@ class DocumentRows(Dataset):
         # Of each document its rows, how many words stand before each of its sentences, and in all, and its mentions.
         self.documents: list[tuple[list[dict[str, Any]], list[int], np.ndarray]] = []
         for document in documents.documents:
-            rows, starts = (
-                list(islice(encoded, len(document.sentences))),
-                [0, *accumulate(map(len, document.sentences))],
-            )
+            rows = list(islice(encoded, len(document.sentences)))
+            starts = [0, *accumulate(map(len, document.sentences))]
             if use_speakers:
                 names = document.speakers or [""] * starts[-1]
                 numbers = {name: number for number, name in enumerate(sorted({"", *names}))}

@@ -163,8 +163,9 @@ def column_sentences(
         size = len(cells)
         width = width or size
         there = {column % size for column in columns if -size <= column < size and cells[column]}
-        # Sentences of CoNLL-2012 have a column for each predicate.
-        has_moved = layout.format == "conll" and size != width and min(columns) < 0
+        # Sentences of CoNLL-2012 have a column for each predicate; of CoNLL-U words alone are taken of shorter lines.
+        wants_all = {"conll": min(columns) < 0, "conllu": len(columns) > 1, "conll2012": False}[layout.format]
+        has_moved = wants_all and size != width
         if len(there) < len(columns) or has_moved:
             raise ValueError(
                 f"{name} {str(path)!r}, line {number} is {quoted(cells)}, and the first line has {width} columns; "

@@ -74,6 +74,8 @@ def test_columns(write, content, columns, words, labels):
         ("a O\n", {"label_column": "7"}, ("line 1", "7")),
         ("a O\n", {"word_column": "-1"}, ("line 1", "-1")),
         (CONLLU + "1\ta\tb\n", {}, "line 10"),
+        # Cut off in its label.
+        (CONLLU + "1\ta\ta\tVER", {}, ("line 10", "'VER'")),
         (CONLLU, {"label_column": "pos"}, ("label_column", "'pos'", "'upos'")),
         ('{"tokens": ["a"]}', {}, "--dataset_name"),
         (gzip.compress(b"a\tO\n" * 99)[:-9], {}, "cannot be unpacked"),
