@@ -615,18 +615,18 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
 
     @property
     def pad_token_id(self) -> int:
-        """Of characters 0: zeros are no word."""
-        return self._ids_of_names[str(self.pad_token)]
+        """0: zeros are no word."""
+        return NO_WORD
 
     @property
     def bos_token_id(self) -> int:
-        """Of characters the one that `<S>` is made of."""
-        return self._ids_of_names[str(self.bos_token)]
+        """The character id that `<S>` is made of."""
+        return self._scheme.special[BOS_TOKEN]
 
     @property
     def eos_token_id(self) -> int:
-        """Of characters the one that `</S>` is made of."""
-        return self._ids_of_names[str(self.eos_token)]
+        """The character id that `</S>` is made of."""
+        return self._scheme.special[EOS_TOKEN]
 
     @property
     def all_special_ids(self) -> list[int]:
@@ -926,6 +926,18 @@ class ElmoWordTokenizer(ElmoCharTokenizer):
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
         return (str(write_words(save_directory, self.words)),)
+
+    @property
+    def pad_token_id(self) -> int:
+        return self._ids_of_names[str(self.pad_token)]
+
+    @property
+    def bos_token_id(self) -> int:
+        return self._ids_of_names[str(self.bos_token)]
+
+    @property
+    def eos_token_id(self) -> int:
+        return self._ids_of_names[str(self.eos_token)]
 
     @property
     def unk_token_id(self) -> int:

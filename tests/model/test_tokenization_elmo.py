@@ -282,6 +282,16 @@ def test_pad_refuses_what_are_no_words_of_its_width(tokenizer):
     assert_refused(ValueError, (), tokenizer.pad, [{"input_ids": [[1] * 25, [1] * 25]}])
 
 
+@pytest.mark.parametrize("name", ["</S>", "c"])
+def test_padding_stays_zeros_whatever_names_it(name):
+    # As scripts have it that were written for GPT-2: tokenizer.pad_token = tokenizer.eos_token.
+    tokenizer = ElmoCharTokenizer(max_characters_per_word=5)
+    tokenizer.pad_token = name
+    padded = tokenizer.pad([tokenizer("a"), tokenizer("a b")])["input_ids"]
+    assert padded == tokenizer(["a", "a b"], padding=True)["input_ids"] and padded[0][-1] == [0] * 5
+    assert tokenizer.pad_token_id == 0 and tokenizer.all_special_ids == [257, 258, 0]
+
+
 def test_there_is_no_vocabulary_to_add_to(tokenizer):
     assert_refused(ValueError, "cat", tokenizer.add_tokens, ["cat"])
     assert_refused(ValueError, "[CLS]", tokenizer.add_special_tokens, {"cls_token": "[CLS]"})
