@@ -106,18 +106,15 @@ def make_panels(weight: Tensor, dtype: torch.dtype) -> Tensor:
     return units.view(-1, _PANEL, units.shape[1]).transpose(1, 2).contiguous().view(dtype)
 
 
-def by_cells(weight: Tensor) -> Tensor:
-    """A weight of gates (4H, I) with the four gates of 16 cells side by side."""
-    return weight.view(4, -1, _PANEL, weight.shape[1]).transpose(0, 1).reshape(weight.shape)
-
-
 def run_fused(
     settings: ScanSettings, words: Tensor, weights: list[Tensor], hidden: Tensor, cell: Tensor
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     """The outputs, each row's last cell, and what `run_fused_backward` takes besides."""
     input_weight, recurrent, bias, projection = weights
     both = torch.cat([input_weight, recurrent], dim=1)
-    panels = [make_panels(weight, settings.matmul_dtype) for weight in (by_cells(both), projection)]
+    # The four gates of 16 cells side by side.
+    by_cells = both.view(4, -1, _PANEL, both.shape[1]).transpose(0, 1).reshape(both.shape)
+    panels = [make_panels(weight, settings.matmul_dtype) for weight in (by_cells, projection)]
     bias = bias.to(torch.float32).contiguous()
     traces = torch.ops.hf_elmo_kernels.run_fused(
         words, panels, bias, hidden, cell, settings.packing.sizes, *settings.clips

@@ -40,12 +40,8 @@ class ByteCharacters:
     bytes are kept; the cut falls between bytes, as in the released models, even inside a code point. Code points that
     UTF-8 cannot hold (lone surrogates) are left out. The words `<S>` and `</S>` are the special tokens: a single
     character of their own between BEGIN_WORD and END_WORD.
-
-    Attributes:
-        size: Number of character ids, the id 0 of "no word here" included.
     """
 
-    size = NUM_CHARACTERS
     begin_word, end_word, padding = BEGIN_WORD, END_WORD, PAD_CHARACTER
     special = {BOS_TOKEN: BEGIN_SENTENCE, EOS_TOKEN: END_SENTENCE}
 

