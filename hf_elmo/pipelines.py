@@ -137,9 +137,11 @@ class ElmoQuestionAnsweringPipeline(_ReadsText, ChunkPipeline):  # type: ignore[
         """Answer one question, or each of a list; see the class."""
         if args:
             return super().__call__(*args, **kwargs)
-        if isinstance(question, str):
+        if question is None or isinstance(question, str):
             return super().__call__({"question": question, "context": context}, **kwargs)
-        contexts = [context] * len(question) if isinstance(context, str) else context
+        contexts = [context] * len(question) if context is None or isinstance(context, str) else context
+        if len(contexts) != len(question):
+            raise ValueError(f"context holds {len(contexts)} texts, question {len(question)}; give one, or as many.")
         pairs = zip(question, contexts, strict=True)
         return super().__call__([{"question": one, "context": other} for one, other in pairs], **kwargs)
 

@@ -352,7 +352,8 @@ def test_the_pipeline_refuses_what_it_cannot_read(answering):
         ({"question": "Who?", "context": " "}, "context"),
         ({"question": "", "context": "a b"}, "question"),
         ({"question": "Who?"}, "context"),
-        ({"question": ["Who?", "Where?"], "context": ["a"]}, "shorter"),
+        ({"question": ["Who?", "Where?"], "context": ["a"]}, ("context", "1", "2")),
+        ({"context": "a b"}, "question"),
         ({"question": "Who? Me? You?", "context": "a b", "max_length": 8}, ("max_length", "8")),
         ({"question": "Who?", "context": "a b", "max_seq_len": 8}, "max_seq_len"),
     ):
