@@ -81,8 +81,14 @@ def _list_or_refuse(argv: list[str], known: dict[str, tuple[str, str]]) -> None:
     found = {name: line for name, (_, line) in known.items() if name.split()[: len(words)] == words}
     if not found:
         given = " ".join(words)
-        near = difflib.get_close_matches(given, known, n=1, cutoff=0.4)
-        meant = f"did you mean {near[0]}?" if near else "hf-elmo --help lists them."
+        near = difflib.get_close_matches(given, known, n=1, cutoff=0.7)
+        begins = any(name.split()[0] == words[0] for name in known)
+        if not near and not begins:
+            # The second word may be an argument.
+            given = words[0]
+            near = difflib.get_close_matches(given, known, n=1, cutoff=0.4)
+        where = f"{words[0]} " if begins else ""
+        meant = f"did you mean {near[0]}?" if near else f"hf-elmo {where}--help lists them."
         raise ValueError(f"hf-elmo has no command {given!r}; {meant}")
     is_asked, width = not {"-h", "--help"}.isdisjoint(argv), max(map(len, found))
     print(

@@ -127,11 +127,19 @@ def test_the_list_of_commands(capsys):
         printed = "".join(capsys.readouterr())
         listed = [name for name in commands() if f"\n  {name} " in printed]
         assert listed == [name for name in commands() if name.startswith("train") or "train" not in argv]
-    for argv, near in (["scroe", "--top_k"], "score"), (["train", "coref"], "train coreference"), (["xyz"], ""):
+    for argv, near in (
+        (["scroe", "--top_k"], "score"),
+        (["train", "coref"], "train coreference"),
+        (["shwo", "uses"], "show uses"),
+        (["prdict", "Alice flew to New York ."], "predict"),
+        (["xyz"], ""),
+        (["train", "ner"], ""),
+    ):
         with pytest.raises(SystemExit) as ended:
             main(argv)
         error = capsys.readouterr().err
-        assert ended.value.code == 2 and (f"did you mean {near}?" if near else "--help lists them") in error
+        hint = f"did you mean {near}?" if near else f"hf-elmo {'train ' * (argv[0] == 'train')}--help lists them"
+        assert ended.value.code == 2 and hint in error and "Alice" not in error
 
 
 def test_each_command_has_help_and_a_flag_is_the_same_in_all_of_them(capsys):
