@@ -58,7 +58,9 @@ def describe_command(words: Sequence[str]) -> str:
 def command_to_resume() -> str:
     """The command that resumes the run of this process, for a user to paste."""
     program, *flags = sys.argv
-    if not any(word.replace("-", "_").startswith(("__train_file", "__dataset_name")) for word in flags):
+    # A recipe is a file of flags.
+    named, recipes = ("__train_file", "__dataset_name"), (".yaml", ".yml")
+    if not any(word.replace("-", "_").startswith(named) or word.endswith(recipes) for word in flags):
         # Called from a notebook or another program, whose arguments are not the run's.
         return "the same arguments and resume_from_checkpoint='auto'"
     # Of a flag that is given twice the last value counts.

@@ -33,6 +33,7 @@ def test_the_command_goes_on_with_the_same_flags_and_shows_no_token(monkeypatch)
         (["run.py", "--train_file", "a b.txt"], "python run.py --train_file 'a b.txt'"),
         (["/bin/hf-elmo", "pretrain", "--train-file=x"], "hf-elmo pretrain --train-file=x"),
         (["/x/hf_elmo/__main__.py", "pretrain", "--dataset_name", "x"], "python -m hf_elmo pretrain --dataset_name x"),
+        (["/bin/hf-elmo", "train", "coreference", "my recipe.yaml"], "hf-elmo train coreference 'my recipe.yaml'"),
         (["run.py", "--train_file", "x", "--note", token], "python run.py --train_file x --note <token>"),
     ):
         monkeypatch.setattr(sys, "argv", words)
