@@ -28,7 +28,7 @@ class CuttingArguments:
     """How text is cut into words, and how they are read; the settings of a tokenizer."""
 
     pre_tokenizer: PreTokenizer = flag(
-        "How text is cut into words: at white space, for text that is tokenised; unicode, for raw text (don't, U.S. "
+        "How text is cut into words: at white space, for text that is tokenized; unicode, for raw text (don't, U.S. "
         "and 3.14 stay whole, other marks are words); penn, for raw English (do n't, Alice 's); or punctuation (every "
         "mark by itself). Saved.",
         default="whitespace",
