@@ -273,7 +273,7 @@ def check_same_run(checkpoint: Path, now: dict[str, Any]) -> None:
     Raises: ValueError naming the flags that differ, with both values.
     """
     with opened_state(checkpoint) as shared:
-        then = dict(shared["settings"])
+        then = {**shared["settings"]}
     differing = [name for name in sorted(then.keys() | now.keys()) if then.get(name) != now.get(name)]
     if differing:
         listed = "; ".join(f"{name} was {quoted(then.get(name))} and is {quoted(now.get(name))}" for name in differing)

@@ -73,4 +73,4 @@ def test_the_demo_ends_below_its_bigram_baseline(tmp_path):
     results = json.loads((tmp_path / "elmo" / "results.json").read_text())
     assert results["perplexity"]["mean"] < results["baselines"]["bigram"]
     assert "nearest words by the static vector" in done.stdout
-    assert f'model="{tmp_path / "elmo"}"' in done.stdout
+    assert f'ElmoEmbedder("{tmp_path / "elmo"}")' in done.stdout
