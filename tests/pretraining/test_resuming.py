@@ -133,11 +133,11 @@ DIVERGING = {
 
 
 def test_patience_ends_a_run_with_its_best_weights_and_a_resumed_one_alike(corpus):
-    lines, changes = [], {**DIVERGING, "early_stopping_patience": 2}
+    lines, changes = [], {**DIVERGING, "early_stopping_patience": 1}
     results = train(corpus, "whole", lines.append, **changes)
     evaluations = {entry["step"]: entry["mean"] for entry in results["evaluations"] if entry["step"]}
     best, last = min(evaluations, key=evaluations.get), max(evaluations)
-    assert last == best + 2 * 5 < 40 == results["settings"]["max_steps"]
+    assert last == best + 5 < 40 == results["settings"]["max_steps"]
     assert results["kept_step"] == results["best_step"] == best
     assert results["perplexity"]["mean"] == evaluations[best]
     assert f"step {best} of {last}: held-out perplexity {evaluations[best]:,.1f}; the best was step {best}" in lines[-1]

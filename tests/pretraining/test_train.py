@@ -20,6 +20,9 @@ from hf_elmo.pretraining.train import SIGNALS, LaneTrainer, RunClock, StopSignal
 
 PATTERN = ["the cat sat on the mat .", "a dog ran to the park and back ."]
 
+# Another test's precision is not this one's.
+pytestmark = pytest.mark.usefixtures("accelerate_anew")
+
 
 def run(folder, **changes):
     changes = {"per_device_train_batch_size": 4, "learning_rate": 2e-2, "num_negative_samples": 6, **changes}
