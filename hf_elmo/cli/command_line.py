@@ -41,6 +41,7 @@ _COMMANDS = {
     "export": ("export.export", "write a checkpoint as an ONNX file, as bilm-tf had it, or as a page"),
     "push": ("export.push", "upload a finished checkpoint to the Hub"),
 }
+_EXAMPLE = "\n  hf-elmo "
 _LONGEST_NAMED = 100  # characters of unknown words in an error
 # What bad arguments and bad files raise; anything else is a bug and keeps its traceback.
 _USER_ERRORS = (ValueError, OSError, ImportError, FloatingPointError, StrictDataclassError, SafetensorError)
@@ -59,7 +60,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         if name is not None:
             module_name, _, function_name = known[name][0].partition(".")
             module = importlib.import_module(f".{module_name}", __package__)
-            function, epilog = getattr(module, function_name), getattr(module, "EXAMPLES", "")
+            function = getattr(module, function_name)
+            # Two commands of a file have their examples in one list.
+            title, *examples = getattr(module, "EXAMPLES", "").split(_EXAMPLE)
+            epilog = _EXAMPLE.join([title, *(each for each in examples if each.startswith(f"{name} "))])
             if module_name == function_name == "train":
                 function, classes, epilog = function(name.removeprefix("train "))
             else:

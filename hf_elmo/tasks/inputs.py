@@ -28,7 +28,7 @@ _LOWERED = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 # The help of a flag of tasks whose data may be raw text.
 PRE_TOKENIZER = (
     "How text is cut into words: at white space, for text that is tokenized; penn or unicode, for raw text; saved with "
-    "the model. None leaves the checkpoint's rule."
+    "the model. By default the checkpoint's rule."
 )
 
 
@@ -51,16 +51,16 @@ class TaskArguments:
     )
     layers: Literal["all", "top", "token", "average"] | None = flag(
         "Layers that the task reads: all by shares that it learns, the top one, the token encoder's, or the average; "
-        "None leaves the config's.",
+        "By default the config's.",
         default=None,
     )
     mix_normalization: Literal["none", "batch", "word"] | None = flag(
         "Whether each layer is brought to a mean of 0 and a variance of 1 before it is mixed: by word, or over all "
         "words of a batch as the paper did for entailment. Layers of small models are small, and small numbers are "
-        "slow to learn from. None leaves the config's.",
+        "slow to learn from. By default the config's.",
         default=None,
     )
-    mix_l2: float | None = flag("L2 penalty on the weights of the scalar mix; None leaves the config's.", default=None)
+    mix_l2: float | None = flag("L2 penalty on the weights of the scalar mix; By default the config's.", default=None)
     word_vectors: str | None = flag(
         "Text file of word vectors (GloVe, word2vec, fastText; also packed, or any address that fsspec opens); those "
         "of the words of all data given are read.",
