@@ -1,5 +1,7 @@
 """ELMo (Peters et al. 2018) for transformers: importing this package registers its classes with the Auto classes."""
 
+from typing import TYPE_CHECKING
+
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -45,6 +47,9 @@ from .model.tokenization_elmo import ElmoWordTokenizer as ElmoWordTokenizer
 from .pipelines import register_pipelines
 
 __version__ = "0.1.0"
+# `from hf_elmo import *` would bring the packages `model` and `text` too. Type checkers read only what is listed.
+if not TYPE_CHECKING:
+    __all__ = [name for name, each in globals().items() if getattr(each, "__module__", "").startswith("hf_elmo.")]
 
 AutoConfig.register(ElmoConfig.model_type, ElmoConfig, exist_ok=True)
 # The second one by its name, which a directory of a causal language model gives in tokenizer_config.json.

@@ -286,3 +286,10 @@ def test_a_checkpoints_own_code_takes_the_kernels_of_an_imported_package(saved, 
     np.testing.assert_allclose(
         found.numpy(), outputs_of(model, batch)["output.last_hidden_state"], rtol=1e-5, atol=1e-5
     )
+
+
+def test_a_star_brings_the_classes_and_no_package():
+    names: dict = {}
+    exec("from hf_elmo import *", names)
+    assert {"ElmoModel", "ElmoCharTokenizer", "ElmoScorer", "TokenClassificationHead"} <= names.keys()
+    assert {"model", "text", "AutoModel", "TYPE_CHECKING"}.isdisjoint(names)
