@@ -12,6 +12,7 @@ python scripts/language_benchmarks.py perplexity --model_name_or_path DIR --text
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import re
 import sys
@@ -227,8 +228,8 @@ def score_texts(
     tokenizer, words, objective = scorer.tokenizer, scorer.vocabulary, LaneObjective(scorer.model)
     train = None
     if train_files:
-        sentences = corpus_from_files(train_files).sentences(tokenizer.tokenize)
-        train = [list(map(sys.intern, each)) for each in tqdm(sentences, "training text", unit=" sentences")]
+        read = corpus_from_files(train_files).sentences(tokenizer.tokenize)
+        train = [list(map(sys.intern, each)) for each in tqdm(read, "training text", unit=" sentences")]
     results = {}
     for file in tqdm(text_files, "texts"):
         corpus = corpus_from_files([file], "text_files", by_document=True)
@@ -238,7 +239,8 @@ def score_texts(
             )
             for is_alone in (False, True)
         )
-        text = [word for each in corpus.sentences(tokenizer.tokenize) for word in each]
+        sentences = list(corpus.sentences(tokenizer.tokenize))
+        text = list(itertools.chain.from_iterable(sentences))
         unknown = [word for word in text if word not in words.ids]
         # Both directions read the same spellings; a character stands behind each word.
         nats = -float(scorer.spelling.log_probabilities(unknown).sum()) / carried.num_targets
@@ -250,7 +252,7 @@ def score_texts(
             "carried": asdict(carried),
             "alone": asdict(alone),
             "spelled": {"mean": sum(map(math.exp, spelled)) / 2, "bits_per_character": bits},
-            **({"baselines": count_baselines(train, corpus.sentences(tokenizer.tokenize), words)} if train else {}),
+            **({"baselines": count_baselines(train, sentences, words)} if train else {}),
         }
     return {"texts": results}
 
