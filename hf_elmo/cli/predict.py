@@ -34,8 +34,9 @@ class PredictionArguments(ReadingArguments):
 
     input_file: str | None = flag(  # type: ignore[assignment]
         "Text, one sentence per line (for text pairs both texts, for question answering a question and its context, "
-        "with a tab between them; or SQuAD's .json), or .jsonl or .parquet; each also as .gz, .bz2, .xz or .zst; - for "
-        "text from standard input. A quoted glob names several files.",
+        "with a tab between them; or SQuAD's .json; for labels of words and semantic roles also the words of CoNLL "
+        "columns), or .jsonl or .parquet; each also as .gz, .bz2, .xz or .zst; - for text from standard input. A "
+        "quoted glob names several files.",
         default=None,
     )
     text: list[str] | None = flag("Sentences, each in quotes.", default=None, positional=True)
@@ -78,8 +79,9 @@ class PredictionArguments(ReadingArguments):
             raise ValueError(f"{given} given; wanted sentences in quotes, or --input_file FILE (- for standard input).")
         return check_targets(self, ("output_file", "html"))
 
-    def lines(self) -> Iterator[str]:
-        """The lines of the input, those of the command line or of the file, also without words.
+    def lines(self, takes_words: bool) -> Iterator[Any]:
+        """The lines of the input, those of the command line or of the file, also without words; with takes_words those
+        of CoNLL columns and of JSON lists are lists of words.
 
         Raises: FileNotFoundError or ValueError as `open_text`.
         """
@@ -87,7 +89,7 @@ class PredictionArguments(ReadingArguments):
             return iter(self.text or ())
         if self.input_file == STANDARD_INPUT and sys.stdin.isatty():
             print("Sentences, one a line; end with Ctrl-D:", file=sys.stderr)
-        return map(str, open_text(self).lines())
+        return open_text(self, takes_words=takes_words).lines()
 
 
 def predict(arguments: PredictionArguments) -> None:
@@ -111,7 +113,8 @@ def predict(arguments: PredictionArguments) -> None:
         )
     predictor = predictor_class(arguments)
     if arguments.input_file is not None and "text_is_tokenized" not in predictor.refuses:
-        warn_of_raw_text(arguments, predictor.tokenizer.pre_tokenizer, open_text(arguments))
+        corpus = open_text(arguments, takes_words=predictor.takes_words)
+        warn_of_raw_text(arguments, predictor.tokenizer.pre_tokenizer, corpus)
     drawn: list[Any] = []
     count = 0
 

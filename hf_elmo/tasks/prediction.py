@@ -34,6 +34,8 @@ class Predictor(ABC):
     does: str
     refuses: ClassVar[tuple[str, ...]]
     title: ClassVar[str]
+    # Whether an input may be a list of words, in place of a text.
+    takes_words: ClassVar[bool] = False
     # What a prediction is called, in the plural.
     unit = "sentences"
 
@@ -59,7 +61,7 @@ class Predictor(ABC):
 
     def read(self) -> Iterator[Any]:
         """The lines of the input, unless a task reads another kind of file."""
-        return self.arguments.lines()
+        return self.arguments.lines(self.takes_words)
 
     def check(self) -> None:  # noqa: B027
         """Check the arguments against the model."""
@@ -89,7 +91,9 @@ class Predictor(ABC):
 
         return in_batches(self.items(), lambda item: item[0], compute, self.arguments.max_words_per_batch)
 
-    def tokenize(self, text: str) -> list[str]:
+    def tokenize(self, text: str | list[str]) -> list[str]:
+        if isinstance(text, list):
+            return text
         return text.split() if self.arguments.text_is_tokenized else self.tokenizer.tokenize(text)
 
     def pairs(self, wanted: str) -> Iterator[tuple[int, str, str]]:

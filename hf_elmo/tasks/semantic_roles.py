@@ -29,6 +29,7 @@ class RolePredictor(Predictor):
     model_class = ElmoForSemanticRoleLabeling
     does = "labels semantic roles"
     refuses = ("convert_scheme", "text_pair")
+    takes_words = True
     title = "Semantic roles"
 
     def check(self) -> None:

@@ -65,6 +65,7 @@ class TokenPredictor(Predictor):
     settings = {"is_split_into_words": True, "ignore_labels": []}
     does = "labels words"
     refuses = ("text_pair",)
+    takes_words = True
     title = "Labels"
 
     def check(self) -> None:

@@ -157,7 +157,9 @@ def _texts_in(
     takes_words: bool = False,
     word_column: int | None = None,
 ) -> Iterator[Any]:
-    if takes_words and (word_column is not None or suffix_of(file) in COLUMN_SUFFIXES):
+    if word_column is not None or suffix_of(file) in COLUMN_SUFFIXES:
+        if not takes_words:
+            raise ValueError(f"{name} {file!r} has a word on each line; wanted text, a sentence per line.")
         return conll_sentences(file, name, word_column)
     if form_of(file, name) != "unknown":
         read = enumerate(records(file, name, column))

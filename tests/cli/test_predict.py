@@ -133,6 +133,19 @@ def test_a_file_of_columns_is_what_the_pipeline_says(scheme, predict, checkpoint
     assert code == 2 and "--overwrite_output_file" in errors
 
 
+def test_words_of_columns_are_predicted_and_where_text_is_wanted_refused(predict, files):
+    (files / "gold.conll").write_text("Anna B-PER\nsmiled. O\n\nno O\n")
+    code, shown, errors = predict("words", "--input_file", files / "gold.conll")
+    assert (code, errors) == (0, "")
+    assert [[word.rpartition("/")[0] for word in line.split()] for line in shown.splitlines()] == [
+        ["Anna", "smiled."],
+        ["no"],
+    ]
+    for kind in ("texts", "clusters"):
+        code, _, errors = predict(kind, "--input_file", files / "gold.conll")
+        assert code == 2 and f"input_file '{files / 'gold.conll'}' has a word on each line" in errors
+
+
 def test_a_page_alone_shows_what_the_screen_would(predict, files, monkeypatch):
     for kind in ("spans", "words"):
         page = files / f"{kind}.html"
