@@ -124,16 +124,16 @@ def test_a_signal_leaves_a_checkpoint_and_says_how_to_resume(corpus, run_whole, 
     assert_same_run(corpus, run_whole(**changes), "parts")
 
 
-# A rate that rises all the way: what is learned at its beginning is lost at its end, whatever the rounding.
-DIVERGING = {
-    "learning_rate": 0.3,
-    "lr_scheduler_type": "constant_with_warmup",
-    "eval_steps": 5,
-}
+@pytest.fixture
+def worsening(corpus):
+    """The flags of a run that grows worse from the first evaluation on, whatever the rounding: held out are words
+    that the training text has not."""
+    (corpus / "heldout.txt").write_text("none of these words\n" * 6)
+    return {"learning_rate": 0.02, "lr_scheduler_type": "constant", "eval_steps": 5}
 
 
-def test_patience_ends_a_run_with_its_best_weights_and_a_resumed_one_alike(corpus):
-    lines, changes = [], {**DIVERGING, "early_stopping_patience": 1}
+def test_patience_ends_a_run_with_its_best_weights_and_a_resumed_one_alike(corpus, worsening):
+    lines, changes = [], {**worsening, "early_stopping_patience": 1}
     results = train(corpus, "whole", lines.append, **changes)
     evaluations = {entry["step"]: entry["mean"] for entry in results["evaluations"] if entry["step"]}
     best, last = min(evaluations, key=evaluations.get), max(evaluations)
@@ -147,9 +147,9 @@ def test_patience_ends_a_run_with_its_best_weights_and_a_resumed_one_alike(corpu
     assert_same_run(corpus, "whole", "parts")
 
 
-def test_the_last_weights_are_kept_where_no_others_are(corpus):
+def test_the_last_weights_are_kept_where_no_others_are(corpus, worsening):
     lines = []
-    results = train(corpus, "out", lines.append, **DIVERGING, save_steps=0)
+    results = train(corpus, "out", lines.append, **worsening, save_steps=0)
     assert results["kept_step"] == 40 != results["best_step"]
     assert results["perplexity"]["mean"] == results["evaluations"][-1]["mean"]
     assert f"the best was step {results['best_step']}" in lines[-1]
