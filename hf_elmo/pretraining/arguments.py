@@ -119,7 +119,9 @@ class OptimizationArguments:
         "rest."
     )
     learning_rate: float = _by_recipe("Highest learning rate.")
-    weight_decay: float = flag("Weight decay.", default=0.0)
+    weight_decay: float = flag(
+        "Weight decay of the matrices of the biLM, the highway layers and the projection.", default=0.0
+    )
     lr_scheduler_type: str = _by_recipe(
         "Schedule of the learning rate, by transformers' name; with modern it rises in the first twentieth of the run."
     )

@@ -48,8 +48,8 @@ def group_parameters(model: ElmoForPreTraining, weight_decay: float) -> list[dic
     """The trained parameters by what an optimizer does with them.
 
     Matrices between the layers have a group for each number of maps that stand on top of one another in one of them,
-    its "num_maps": those of the biLM, the highway layers and the projection to word vectors. Convolutions, embeddings
-    and the softmax, whose rows are words, are none of them. Biases and embeddings do not decay.
+    its "num_maps": those of the biLM, the highway layers and the projection to word vectors. They alone decay. Of the
+    softmax and of embeddings a rare word's row would fade between its uses; convolutions and biases are small.
     """
     token_encoder = model.elmo.token_encoder
     maps: dict[Tensor | None, int] = {}
@@ -58,17 +58,13 @@ def group_parameters(model: ElmoForPreTraining, weight_decay: float) -> list[dic
             maps |= {module.weight_ih: _NUM_GATES, module.weight_hh: _NUM_GATES, module.weight_hr: 1}
         elif isinstance(module, nn.Linear):
             maps[module.weight] = 1
-    embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
-    kinds: dict[tuple[int, float], list[nn.Parameter]] = {}
+    kinds: dict[int, list[nn.Parameter]] = {}
     for parameter in model.parameters():
         if parameter.requires_grad:
-            decays = parameter.ndim > 1 and parameter not in embeddings
-            kind = maps.get(parameter, 0), weight_decay if decays else 0.0
-            kinds.setdefault(kind, []).append(parameter)
-    return [
-        {"params": parameters, "weight_decay": decay, **({"num_maps": num_maps} if num_maps else {})}
-        for (num_maps, decay), parameters in kinds.items()
-    ]
+            kinds.setdefault(maps.get(parameter, 0), []).append(parameter)
+    rest = {"params": kinds.pop(0, []), "weight_decay": 0.0}
+    decaying = [{"params": each, "weight_decay": weight_decay, "num_maps": count} for count, each in kinds.items()]
+    return [rest, *decaying]
 
 
 def build_schedule(arguments: PretrainingArguments, num_steps: int) -> Callable[[float], float]:

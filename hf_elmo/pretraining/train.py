@@ -86,8 +86,8 @@ class LaneTrainer:
             self.sampler = LogUniformSampler(
                 len(self.vocabulary), arguments.num_negative_samples, arguments.seed + rank
             )
-        # DDP does not know how to add up sparse gradients, nor weight decay and the other optimizers how to use them.
-        is_sparse = self.sampler is not None and arguments.optim == "adagrad" and not arguments.weight_decay
+        # DDP does not know how to add up sparse gradients, nor the other optimizers how to use them.
+        is_sparse = self.sampler is not None and arguments.optim == "adagrad"
         self.objective, *self.optimizers = accelerator.prepare(
             LaneObjective(self.model, sparse_gradients=is_sparse and num_ranks == 1),
             *build_optimizers(self.model, arguments),
