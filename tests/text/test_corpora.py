@@ -279,7 +279,7 @@ NESTED = b'{"text": "c", "x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}\n"
         ("a.jsonl", jsonl("a", column="body"), ("'text'", "body", "id", "--text_column")),
         ("a.json", b'[{"text": "a"}, {"text": {"b": 1}}]', "entry 1"),
         ("a.jsonl", GOOD + b'{"text": "b", "n": ' + b"1" * 5000 + b"}\n", "line 2"),
-        ("a.txt.gz", gzip.compress(b"good\n" * 20_000 + b"caf\xe9 au lait\ngood\n"), ("line 20001", "0xE9")),
+        ("a.txt.gz", gzip.compress(b"good\n" * 20_000 + b"caf\xe9 au lait\ngood\n", mtime=0), ("line 20001", "0xE9")),
         ("b.conll", "a O\n가 O\n".encode("euc-kr"), ("line 2", "0xB0")),
         ("c.conll", b"a O\nb\n", ("line 2", "word_column")),
         ("d.conllu", b"1\ta\tX\n2\t\tX\n", "line 2"),
