@@ -176,7 +176,7 @@ def test_the_speed_table_is_that_of_the_benchmark():
 def figures_of_runs():
     """What stands in a row, a paragraph or a page, and the figures of results files that have to stand there."""
     page = PAGES["docs/pretraining.md"]
-    for name in ("elmo-tiny-pydoc", "elmo-small-reviews", "elmo-small-novels", "elmo-small-nsmc"):
+    for name in ("elmo-tiny-pydoc", "elmo-small-reviews", "elmo-small-novels", "elmo-base-ko", "elmo-small-nsmc"):
         found = figures(f"{name}/results.json")
         mean, baselines = found["perplexity"]["mean"], found["baselines"]
         cells = f"| {mean / baselines['bigram']:.2f} | {mean:,.1f} | {baselines['bigram']:,.1f} |"

@@ -23,8 +23,11 @@ from hf_elmo.text.vocabulary import WordVocabulary
 MODEL_CARDS = sorted(path.parent for path in (ROOT / "model_cards").glob("*/facts.yaml"))
 NOVELS = ROOT / "model_cards" / "elmo-small-novels"
 REVIEWS = ROOT / "model_cards" / "elmo-small-nsmc"
+KOREAN = ROOT / "model_cards" / "elmo-base-ko"
 # Of each checkpoint with weights the bytes it may have.
-CHECKPOINTS = [pytest.param(NOVELS, 45e6, id=NOVELS.name), pytest.param(REVIEWS, 26e6, id=REVIEWS.name)]
+CHECKPOINTS = [
+    pytest.param(folder, most, id=folder.name) for folder, most in ((NOVELS, 45e6), (REVIEWS, 26e6), (KOREAN, 46e6))
+]
 LOAD = f"""{fresh_process.WITHOUT_OUR_PACKAGE}
 import sys, torch
 from transformers import AutoModel, AutoTokenizer
@@ -76,24 +79,27 @@ def test_what_is_sent_of_a_checkpoint_loads_without_the_package(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("folder", "text", "pre_tokenizer"),
-    [(NOVELS, "novels/heldout.txt.gz", "whitespace"), (REVIEWS, "nsmc/heldout.txt.gz", "punctuation")],
-    ids=[NOVELS.name, REVIEWS.name],
+    ("folder", "text", "changes"),
+    [
+        (NOVELS, "novels/heldout.txt.gz", {"pre_tokenizer": "whitespace", "ascii_marks": False}),
+        (REVIEWS, "nsmc/heldout.txt.gz", {"pre_tokenizer": "punctuation"}),
+        (KOREAN, "base_ko/heldout.txt.xz", {}),
+    ],
+    ids=[NOVELS.name, REVIEWS.name, KOREAN.name],
 )
-def test_a_checkpoint_has_the_perplexity_of_the_unrounded_weights(folder, text, pre_tokenizer):
+def test_a_checkpoint_has_the_perplexity_of_the_unrounded_weights(folder, text, changes):
     """To a thousandth of what the run measured before its weights were rounded."""
     results, file = json.loads((folder / "results.json").read_text(encoding="utf-8")), shared_data(text)
     model = ElmoForPreTraining.from_pretrained(folder)
-    settings = results["settings"]
+    reset_state = results["settings"]["reset_state"]
     for zero_state, key in ((False, "perplexity"), (True, "perplexity_cold")):
         measured = measure_perplexity(
             LaneObjective(model),
-            ElmoCharTokenizer(pre_tokenizer=pre_tokenizer),
+            ElmoCharTokenizer.from_pretrained(folder, **changes),
             WordVocabulary.load(folder),
-            corpus_from_files([str(file)]),
+            corpus_from_files([str(file)], by_document=reset_state == "document"),
             Accelerator(),
-            settings["unroll_steps"],
+            reset_state=reset_state,
             zero_state=zero_state,
-            num_lanes=settings["eval_num_lanes"],
         )
         assert measured.mean == pytest.approx(results[key]["mean"], rel=1e-3)
