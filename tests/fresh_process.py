@@ -131,9 +131,6 @@ def environments_of_ranks(count: int) -> list[dict[str, str]]:
     loopback = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
     shared = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     shared["GLOO_SOCKET_IFNAME"] = loopback
-    # Under torchrun the store of addresses has a process of its own. Here it lives in rank 0, which libuv once aborted
-    # without a word when the run was over and the store was taken down.
-    shared["USE_LIBUV"] = 0
     return [{name: str(value) for name, value in {**shared, "RANK": n, "LOCAL_RANK": n}.items()} for n in range(count)]
 
 

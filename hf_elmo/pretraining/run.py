@@ -194,6 +194,10 @@ def run_pretraining(
                 f"perplexity {results['perplexity']['mean']:,.1f}; the best was step {results['best_step']:,}"
             )
         accelerator.wait_for_everyone()
+        # DDP goes before its process group: as the last that holds it, it would wait for gloo's threads with the
+        # interpreter locked, and they wait for the interpreter to let go of what they sent.
+        del trainer
+        accelerator.free_memory()
         accelerator.end_training()
         return results
 

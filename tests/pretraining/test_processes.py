@@ -197,6 +197,29 @@ def signal_at_a_random_moment(corpus, output_dir, moment, numbers, **changes):
         return [process.wait() for process in processes], lines + list(output)
 
 
+# As the last that holds a process group, DDP's reducer waits for gloo's threads with the interpreter locked.
+WATCHED = UNDRAWN.replace(
+    "runpy.run_module",
+    """
+import gc, torch
+from torch.nn.parallel import DistributedDataParallel
+destroy = torch.distributed.destroy_process_group
+def count_and_destroy(*group):
+    print("left of DDP:", sum(isinstance(each, DistributedDataParallel) for each in gc.get_objects()))
+    destroy(*group)
+torch.distributed.destroy_process_group = count_and_destroy
+runpy.run_module""",
+)
+
+
+def test_ddp_goes_before_its_process_group(corpus):
+    _, script, *words = command(corpus, "out", max_steps=2)
+    assert script == UNDRAWN
+    for done in run_together([["-c", WATCHED, *words]] * 2, environments_of_ranks(2)):
+        assert done.returncode == 0, done.stderr
+        assert "left of DDP: 0" in done.stdout
+
+
 def test_a_signal_to_one_of_two_processes_stops_both_after_the_same_step(corpus):
     changes = {"max_steps": 80, "eval_steps": 500, "save_steps": 500}
     run_to_the_end(corpus, "whole", 2, **changes)
