@@ -100,6 +100,8 @@ def main() -> None:
     model.save_pretrained(args.output_dir, is_main_process=accelerator.is_main_process)
     if accelerator.is_main_process:
         tokenizer.save_pretrained(args.output_dir)
+    # DDP before its process group, or it may wait for that group's threads for ever.
+    accelerator.free_memory()
     accelerator.end_training()
 
 
