@@ -63,8 +63,9 @@ def command_to_resume() -> str:
     if not any(word.replace("-", "_").startswith(named) or word.endswith(recipes) for word in flags):
         # Called from a notebook or another program, whose arguments are not the run's.
         return "the same arguments and resume_from_checkpoint='auto'"
-    # Of a flag that is given twice the last value counts.
-    command = describe_command([program, *flags, "--resume_from_checkpoint", "auto"])
+    resume = ["--resume_from_checkpoint", "auto"]
+    # Of a flag that is given twice the last value counts; a resumed run may have it already.
+    command = describe_command([program, *flags, *([] if flags[-2:] == resume else resume)])
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         count = os.environ.get("LOCAL_WORLD_SIZE", "1")
         return f"torchrun --nproc_per_node {count} {command.removeprefix('python ')}"

@@ -38,7 +38,10 @@ def test_the_command_goes_on_with_the_same_flags_and_shows_no_token(monkeypatch)
     ):
         monkeypatch.setattr(sys, "argv", words)
         assert describe_run()["command"] == wanted
-        assert command_to_resume() == f"{wanted} --resume_from_checkpoint auto"
+        resumed = f"{wanted} --resume_from_checkpoint auto"
+        assert command_to_resume() == resumed
+        monkeypatch.setattr(sys, "argv", [*words, "--resume_from_checkpoint", "auto"])
+        assert command_to_resume() == resumed
     monkeypatch.setattr(sys, "argv", ["pytest", "-q"])
     assert "pytest" not in command_to_resume()
     monkeypatch.setenv("WORLD_SIZE", "2")
