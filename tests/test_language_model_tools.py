@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoProcessor
 from hf_elmo import ElmoForCausalLM, ElmoScorer, ElmoWordTokenizer
 
 PAGE = (ROOT / "docs" / "language_models.md").read_text(encoding="utf-8")
-CHECKPOINT = ROOT / "model_cards" / "elmo-small-novels"
+CHECKPOINT = ROOT / "model_cards" / "elmo-base"
 SENTENCES = ["The old woman sat down.", "The zyzzyva sat down.", "He said nothing to the children in the garden."]
 # Their sums are of float32 in another order.
 NATS = 1e-4

@@ -21,12 +21,14 @@ from hf_elmo.text.corpora import corpus_from_files
 from hf_elmo.text.vocabulary import WordVocabulary
 
 MODEL_CARDS = sorted(path.parent for path in (ROOT / "model_cards").glob("*/facts.yaml"))
+BASE = ROOT / "model_cards" / "elmo-base"
 NOVELS = ROOT / "model_cards" / "elmo-small-novels"
 REVIEWS = ROOT / "model_cards" / "elmo-small-nsmc"
 KOREAN = ROOT / "model_cards" / "elmo-base-ko"
 # Of each checkpoint with weights the bytes it may have.
 CHECKPOINTS = [
-    pytest.param(folder, most, id=folder.name) for folder, most in ((NOVELS, 45e6), (REVIEWS, 26e6), (KOREAN, 46e6))
+    pytest.param(folder, most, id=folder.name)
+    for folder, most in ((BASE, 90e6), (NOVELS, 45e6), (REVIEWS, 26e6), (KOREAN, 46e6))
 ]
 LOAD = f"""{fresh_process.WITHOUT_OUR_PACKAGE}
 import sys, torch
@@ -81,11 +83,12 @@ def test_what_is_sent_of_a_checkpoint_loads_without_the_package(tmp_path):
 @pytest.mark.parametrize(
     ("folder", "text", "changes"),
     [
+        (BASE, "base_en/heldout.txt.xz", {}),
         (NOVELS, "novels/heldout.txt.gz", {"pre_tokenizer": "whitespace", "ascii_marks": False}),
         (REVIEWS, "nsmc/heldout.txt.gz", {"pre_tokenizer": "punctuation"}),
         (KOREAN, "base_ko/heldout.txt.xz", {}),
     ],
-    ids=[NOVELS.name, REVIEWS.name, KOREAN.name],
+    ids=[BASE.name, NOVELS.name, REVIEWS.name, KOREAN.name],
 )
 def test_a_checkpoint_has_the_perplexity_of_the_unrounded_weights(folder, text, changes):
     """To a thousandth of what the run measured before its weights were rounded."""
