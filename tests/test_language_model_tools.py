@@ -142,8 +142,8 @@ def test_reading_times_in_twenty_lines(tmp_path, monkeypatch, capsys):
     some.to_csv(tmp_path / "all_stories.tok", sep="\t", index=False, quoting=3)
     times = "processed_wordinfo.tsv.gz"
     (tmp_path / times).symlink_to(shared_data(f"bench/reading/{times}"))
-    (tmp_path / "output").mkdir()
-    (tmp_path / "output" / "elmo-base").symlink_to(CHECKPOINT)
+    (tmp_path / "model_cards").mkdir()
+    (tmp_path / "model_cards" / "elmo-base").symlink_to(CHECKPOINT)
     monkeypatch.chdir(tmp_path)
     namespace = {}
     exec(block, namespace)

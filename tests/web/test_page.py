@@ -23,7 +23,7 @@ from hf_elmo.web.export import quantize
 pytest.importorskip("onnx")
 pytest.importorskip("onnxscript")
 onnxruntime = pytest.importorskip("onnxruntime")
-NOVELS = ROOT / "model_cards" / "elmo-small-novels"
+BASE = ROOT / "model_cards" / "elmo-base"
 # Where onnxruntime-web's npm package lies unpacked.
 RUNTIME = os.environ.get("HF_ELMO_ONNXRUNTIME_WEB")
 TEXTS = ["The actors will play two acts .", "He went to bed", "eye", "눈 이 온다 , I can't ."]
@@ -93,14 +93,14 @@ def test_the_folder_has_all_it_needs(tmp_path, capsys, runtime, shared):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """The folder of elmo-small-novels, and a tab that has opened it."""
-    if not (NOVELS / "model.safetensors").exists():
-        pytest.skip("the weights of elmo-small-novels are not here")
+    """The folder of elmo-base, and a tab that has opened it."""
+    if not (BASE / "model.safetensors").exists():
+        pytest.skip("the weights of elmo-base are not here")
     if RUNTIME is None and shutil.which("npm") is None:
         pytest.skip("neither npm nor HF_ELMO_ONNXRUNTIME_WEB is here")
-    folder = tmp_path_factory.mktemp("novels") / "page"
+    folder = tmp_path_factory.mktemp("base") / "page"
     try:
-        export.export_web(str(NOVELS), str(folder), RUNTIME)
+        export.export_web(str(BASE), str(folder), RUNTIME)
     except ValueError as error:
         pytest.skip(str(error))
     with served(folder) as address, browser(tmp_path_factory.mktemp("profile")) as tab:
@@ -116,7 +116,7 @@ def page(tmp_path_factory):
 class TestInBrowser:
     def test_vectors_are_those_of_python_but_for_the_rounding(self, page):
         found = page.run(f"import('./app.js').then(({{ ask }}) => ask('vectors', {{ texts: {TEXTS} }}))")
-        embedder = ElmoEmbedder(str(NOVELS), device="cpu")
+        embedder = ElmoEmbedder(str(BASE), device="cpu")
         options = onnxruntime.SessionOptions()
         options.add_session_config_entry("session.disable_quant_qdq", "1")
         graph = gzip.decompress((page.folder / "model" / "graph.bin").read_bytes())
@@ -133,7 +133,7 @@ class TestInBrowser:
             f"import('./app.js').then(async ({{ ask }}) => {{ await ask('read', {{ texts: {TEXTS} }});"
             f" return Promise.all([0, 1, 2, 3].map((sentence) => ask('surprise', {{ sentence }}))); }})"
         )
-        scorer = ElmoScorer(str(NOVELS), device="cpu")
+        scorer = ElmoScorer(str(BASE), device="cpu")
         for text, words in zip(TEXTS, scores, strict=True):
             own = scorer.score_sentence(text)
             assert [word["word"] for word in words] == own.words
