@@ -103,7 +103,7 @@ CASES = {
         headed("coreference", lstm_size=3, hidden_size=4, feature_size=2, max_span_width=3, **MORE_OF_COREFERENCE),
     ),
 }
-LABELLED = [name for name, case in CASES.items() if {"num_labels", "id2label"} & set(case.fields)]
+LABELED = [name for name, case in CASES.items() if {"num_labels", "id2label"} & set(case.fields)]
 LEARNERS = [name for name, case in CASES.items() if case.cls not in (ElmoModel, ElmoEmbeddings)]
 HEADED = [name for name, case in CASES.items() if case.cls is not ElmoModel]
 # Of a document there is one to a batch.

@@ -102,8 +102,8 @@ def word_vector(weights, word, settings=SETTINGS, words=WORDS, characters=CHARAC
         index = words.index(cut) if cut in words else words.index("<oov>")
         parts.append(tensors["word_emb_layer.embedding.weight"][index])
     if embedder["char_dim"]:
-        spelt = [cut] if cut in ("<bos>", "<eos>") else list(cut)
-        row = ["<eow>", *spelt, "<bow>"]
+        spelled = [cut] if cut in ("<bos>", "<eos>") else list(cut)
+        row = ["<eow>", *spelled, "<bow>"]
         row += ["<pad>"] * (width - len(row))
         ids = [characters.index(each if each in characters else "<oov>") for each in row]
         vectors = tensors["char_emb_layer.embedding.weight"][ids]

@@ -95,12 +95,12 @@ def test_the_wheel_holds_the_package_and_nothing_else(built):
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
         metadata = archive.read(next(name for name in archive.namelist() if name.endswith("/METADATA"))).decode()
-        licences = [name for name in archive.namelist() if name.endswith("/LICENSE")]
+        licenses = [name for name in archive.namelist() if name.endswith("/LICENSE")]
     wanted = [path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert sorted(names) == sorted(path.relative_to(ROOT).as_posix() for path in wanted)
     assert {"hf_elmo/py.typed", "hf_elmo/cli/export.py"} <= set(names)
     assert f"Version: {hf_elmo.__version__}\n" in metadata
-    assert "License-Expression: Apache-2.0\n" in metadata and licences
+    assert "License-Expression: Apache-2.0\n" in metadata and licenses
 
 
 @pytest.mark.parametrize("library", ["flair", "spacy"])

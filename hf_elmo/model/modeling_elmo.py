@@ -1220,7 +1220,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         token_type_ids: Tensor | None = None,
         **kwargs: Any,
     ) -> ElmoForPreTrainingOutput:
-        """Predict each word's neighbours on whole sentences; `hf_elmo.pretraining` trains on a corpus instead.
+        """Predict each word's neighbors on whole sentences; `hf_elmo.pretraining` trains on a corpus instead.
 
         Position t scores the word at t + 1 in the forward direction and the word at t - 1 in the backward one.
         Arguments are `ElmoModel`'s, and:

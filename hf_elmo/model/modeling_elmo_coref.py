@@ -25,7 +25,7 @@ _SPANS_AT_A_TIME = 16
 def weigh_pairs(vectors: Tensor, weight: Tensor, width: int) -> Tensor:
     """W (g_i * g_j) for vectors g_i (K, S) and the A before each, the nearest first, with W (H, S), (K, A, H).
 
-    As (W * g_i) g_j: each g_i makes weights of its own, and one product of those of some neighbours with all vectors
+    As (W * g_i) g_j: each g_i makes weights of its own, and one product of those of some neighbors with all vectors
     before them has their pairs, without S numbers for each pair. Zero where there is none.
     """
     device = vectors.device.type
@@ -35,7 +35,7 @@ def weigh_pairs(vectors: Tensor, weight: Tensor, width: int) -> Tensor:
 
 
 class _Block(NamedTuple):
-    """Neighbours, and where their pairs are in the product of the vectors before them with their own weights."""
+    """Neighbors, and where their pairs are in the product of the vectors before them with their own weights."""
 
     rows: slice
     columns: slice

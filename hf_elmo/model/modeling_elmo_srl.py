@@ -197,7 +197,7 @@ class ElmoSemanticRolesOutput(ModelOutput):
     """Output of `ElmoForSemanticRoleLabeling`; hidden states are as in `ElmoModelOutput`.
 
     Args:
-        loss: Mean over the labelled words, in nats, plus that of the classifier of predicates.
+        loss: Mean over the labeled words, in nats, plus that of the classifier of predicates.
         logits: Scores of each word's labels, (B, T, K), for `decode`; None without a predicate.
         predicate_logits: Log-odds that a word is a predicate, (B, T), -inf where masked and at the special tokens; None
             if the model finds none.

@@ -740,7 +740,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         return TokenClassifierOutput(loss=loss, logits=logits, hidden_states=words.hidden_states)
 
     def _loss(self, scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-        """The mean over the labelled words, in nats; zero, not nan, without any."""
+        """The mean over the labeled words, in nats; zero, not nan, without any."""
         if self.crf is None:
             return mean_cross_entropy(scores, labels)
         has_label = mask & (labels != IGNORED_LABEL)

@@ -31,7 +31,7 @@ from .arguments import PretrainingArguments
 
 # Words seen less often are <UNK> in a vocabulary that is built in passing.
 MIN_COUNT = 2
-# Tried for the bigram's interpolation; the best on the held-out text itself is taken, in the baseline's favour.
+# Tried for the bigram's interpolation; the best on the held-out text itself is taken, in the baseline's favor.
 CONCENTRATIONS = (1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000)
 # Read into arrays together, a few MB of them.
 _SENTENCES_AT_A_TIME = 4096

@@ -78,7 +78,8 @@ def measure_perplexity(
 
     stream: Iterable[Any] = (corpus.documents if by_document else corpus.sentences)(tokenize)
     if zero_state:
-        # Each sentence is a document of its own, and it makes no difference how many lanes there are.
+        # Each sentence is a document of its own, and it makes no difference how many lanes there are. Nor with longer
+        # documents, but then many lanes stand empty beside the longest one.
         stream, reset_state = ([words] for words in stream), "document"
         num_lanes = max(num_lanes, _ENTRIES_AT_A_TIME // unroll_steps)
     windows = fill_lanes(stream, tokenizer, vocabulary, num_lanes, unroll_steps, reset_state)

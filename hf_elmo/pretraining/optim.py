@@ -22,7 +22,7 @@ _INITIAL_ACCUMULATOR = 1.0
 _NUM_GATES = 4
 # Fraction of the run in which warmup_stable_decay lowers the rate.
 _DECAY_FRACTION = 0.2
-# Of the quintic that drives singular values towards 1, steepest at zero (Jordan et al. 2024).
+# Of the quintic that drives singular values toward 1, steepest at zero (Jordan et al. 2024).
 _LINEAR, _CUBIC, _QUINTIC = 3.4445, -4.7750, 2.0315
 _NUM_ITERATIONS = 5
 # The length of AdamW's steps in most trainings, as root mean square over the rate (Liu et al. 2025, sec. 2.2).

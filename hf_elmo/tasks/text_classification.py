@@ -20,7 +20,7 @@ from .data import DatasetArguments, encode_rows, read_splits
 from .inputs import PRE_TOKENIZER, TaskArguments
 from .metrics import score_classes
 from .prediction import LONGEST_SHOWN, Item, Predictor
-from .readers.texts import LabelledTexts, read_texts, texts_of_dataset
+from .readers.texts import LabeledTexts, read_texts, texts_of_dataset
 from .task import Task
 
 # Encoders of pairs and of texts, the default first.
@@ -38,7 +38,7 @@ class ClassifierArguments(TaskArguments):
 
 
 @dataclass
-class LabelledDataArguments(DatasetArguments):
+class LabeledDataArguments(DatasetArguments):
     """The data: files or a dataset of texts, or of pairs of texts, and which of their columns."""
 
     text_column: str | None = flag(
@@ -95,13 +95,11 @@ class TextPredictor(Predictor):
         yield f"{found[0]['label']} {found[0]['score']:.3f}  {' | '.join(texts)}"
 
     def lines(self, predictions: Iterable[tuple[Any, Any]]) -> Iterator[str]:
-        labelled = (
+        labeled = (
             ({"id": index}, texts, {each["label"]: each["score"] for each in found})
             for (index, texts), found in predictions
         )
-        return (
-            write_records(labelled) if self.arguments.output_suffix == ".jsonl" else write_table(labelled, self.labels)
-        )
+        return write_records(labeled) if self.arguments.output_suffix == ".jsonl" else write_table(labeled, self.labels)
 
     def draw(self, predictions: Sequence[tuple[Any, Any]]) -> Iterable[Passage]:
         for (_, texts), found in predictions:
@@ -116,7 +114,7 @@ class TextClassification(Task):
     model_class = ElmoForSequenceClassification
     head_class = SequenceClassificationHead
     model_arguments = ClassifierArguments
-    data_arguments = LabelledDataArguments
+    data_arguments = LabeledDataArguments
     predictor_class = TextPredictor
     scores = ("accuracy", "macro_f1")
 
@@ -130,11 +128,11 @@ class TextClassification(Task):
                 "sentences that are trained on; give a validation_file."
             )
 
-    def load(self) -> dict[str, LabelledTexts]:
+    def load(self) -> dict[str, LabeledTexts]:
         args = self.data_args
         columns = (args.text_column, args.text_pair_column, args.label_column)
 
-        def read_file(file: str, argument: str) -> LabelledTexts:
+        def read_file(file: str, argument: str) -> LabeledTexts:
             return read_texts(file, *columns, args.min_phrase_words if argument == "train_file" else None, argument)
 
         splits = read_splits(args, read_file, lambda split, source: texts_of_dataset(split, source, *columns))
@@ -159,12 +157,12 @@ class TextClassification(Task):
     def settle(self, has_head: bool) -> None:
         self.config.problem_type = "single_label_classification"
 
-    def words_of(self, examples: LabelledTexts) -> Iterator[str]:
+    def words_of(self, examples: LabeledTexts) -> Iterator[str]:
         for text in (text for column in examples.columns for text in column):
             yield from text.split() if examples.is_tokenized else self.tokenizer.tokenize(text)
 
     def count(self, split: str) -> dict[str, Any]:
-        return {"texts": len(self.splits[split]), "unlabelled": self.splits[split].num_unlabelled}
+        return {"texts": len(self.splits[split]), "unlabeled": self.splits[split].num_unlabeled}
 
     def notes(self) -> Iterator[str | None]:
         yield from super().notes()
@@ -189,13 +187,13 @@ class TextClassification(Task):
         results = score_classes(predicted, [labels[index] for index in output.label_ids], labels)
         name = "id" if len(texts.columns) == 1 else "pairID"
 
-        def labelled() -> Iterator[Labelled]:
+        def labeled() -> Iterator[Labeled]:
             for index, row in enumerate(output.predictions.tolist()):
                 known = {name: texts.ids[index] if texts.ids else index, "gold_label": texts.labels[index]}
                 yield known, [column[index] for column in texts.columns], dict(zip(self.labels, row, strict=True))
 
-        files = {".tsv": write_table(labelled(), self.labels)}
-        return results, files if len(texts.columns) == 1 else {**files, ".jsonl": write_records(labelled())}
+        files = {".tsv": write_table(labeled(), self.labels)}
+        return results, files if len(texts.columns) == 1 else {**files, ".jsonl": write_records(labeled())}
 
     def describe_card(self) -> TaskCard:
         are_pairs = _are_pairs(self.splits)
@@ -224,21 +222,21 @@ print(classifier("A sentence of words .", ["sport", "music"], hypothesis_templat
 
 
 # What is known of a text, or of a pair, its texts, and the probability of each label.
-Labelled = tuple[Mapping[str, Any], Sequence[str], Mapping[str, float]]
+Labeled = tuple[Mapping[str, Any], Sequence[str], Mapping[str, float]]
 
 
-def write_table(labelled: Iterable[Labelled], labels: Sequence[str]) -> Iterator[str]:
+def write_table(labeled: Iterable[Labeled], labels: Sequence[str]) -> Iterator[str]:
     """A line for each text between tabs, what is known of it, the best label and the probabilities of all."""
-    for number, (known, _, probabilities) in enumerate(labelled):
+    for number, (known, _, probabilities) in enumerate(labeled):
         if not number:
             yield "\t".join([*("id", "gold")[: len(known)], "predicted", *(f"p({label})" for label in labels)])
         cells = (" ".join(str(value).split()) for value in (*known.values(), best_of(probabilities)))
         yield "\t".join([*cells, *(f"{probabilities[label]:.6f}" for label in labels)])
 
 
-def write_records(labelled: Iterable[Labelled]) -> Iterator[str]:
+def write_records(labeled: Iterable[Labeled]) -> Iterator[str]:
     """An object for each text, or for each pair as SNLI has it, with the best label and the probabilities of all."""
-    for known, texts, probabilities in labelled:
+    for known, texts, probabilities in labeled:
         names = ("sentence",) if len(texts) == 1 else ("sentence1", "sentence2")
         record = {**known, **dict(zip(names, texts, strict=True)), "predicted_label": best_of(probabilities)}
         record["probabilities"] = {label: round(float(share), 6) for label, share in probabilities.items()}
@@ -249,7 +247,7 @@ def best_of(probabilities: Mapping[str, float]) -> str:
     return max(probabilities, key=probabilities.__getitem__)
 
 
-def _are_pairs(splits: Mapping[str, LabelledTexts]) -> bool:
+def _are_pairs(splits: Mapping[str, LabeledTexts]) -> bool:
     """Whether the texts are pairs; raises ValueError naming two sources of which only one has pairs."""
     are_pairs = {texts.source: texts.second_texts is not None for texts in splits.values()}
     pairs, singles = ([source for source, each in are_pairs.items() if each is kind] for kind in (True, False))

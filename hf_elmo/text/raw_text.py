@@ -12,7 +12,7 @@ _NUM_LINES = 1000
 _MARKS, _CLOSING = r"[\p{Terminal_Punctuation}…]", r"[\"'\p{Pf}\p{Pe}]"
 _MARK_ALONE = regex.compile(rf"{_MARKS}+\Z")
 _MARK_AT_WORD = regex.compile(rf"[\p{{L}}\p{{M}}\p{{N}}]{_CLOSING}*{_MARKS}+{_CLOSING}*\Z")
-# Tokenised text has fewer than one in a hundred (Mr., U.S.), raw text of any language one in ten.
+# Tokenized text has fewer than one in a hundred (Mr., U.S.), raw text of any language one in ten.
 _UNCUT_FRACTION = 0.03
 # Sentences have some hundred characters, paragraphs a thousand.
 _LONG_LINE = 2000

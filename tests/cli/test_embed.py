@@ -155,7 +155,7 @@ def test_words_of_a_list_get_layer_0(arguments, tmp_path):
     assert read_word_vectors(tmp_path / "v.txt").words == ["the", "of"]
 
 
-def test_raw_text_for_a_checkpoint_of_tokenised_text_is_warned_of(arguments, tmp_path, capsys):
+def test_raw_text_for_a_checkpoint_of_tokenized_text_is_warned_of(arguments, tmp_path, capsys):
     (tmp_path / "raw.txt").write_text("Call it, please. Then wait, and ask again.\n" * 3)
     for is_cut in (False, True):
         embed(arguments(f"{is_cut}", input_file=str(tmp_path / "raw.txt"), text_is_tokenized=is_cut))

@@ -1,4 +1,4 @@
-"""Uses of words: found once each and labelled, mapped by their own vectors, and drawn on a page that answers clicks."""
+"""Uses of words: found once each and labeled, mapped by their own vectors, and drawn on a page that answers clicks."""
 
 import functools
 import gzip

@@ -14,7 +14,7 @@ import torch
 from class_cases import (
     CASES,
     HEADED,
-    LABELLED,
+    LABELED,
     LEARNERS,
     ROW_BY_ROW,
     VARIANTS,
@@ -294,7 +294,7 @@ def assert_started(found: dict[str, Tensor], name: str, kept: dict[str, Tensor])
     ("name", "changes"),
     [
         *[(name, {"cell_size": 11}) for name in CASES],
-        *[(name, {"id2label": {0: "O", 1: "B-X", 2: "I-X", 3: "B-Y", 4: "I-Y"}}) for name in LABELLED],
+        *[(name, {"id2label": {0: "O", 1: "B-X", 2: "I-X", 3: "B-Y", 4: "I-Y"}}) for name in LABELED],
     ],
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )

@@ -284,7 +284,7 @@ def test_half_precision_holds_the_sums_over_a_large_batch(normalization):
     wanted = mix(layers, mask).detach()
     found = mix.half()([layer.half() for layer in layers], mask)
     assert found.dtype == torch.float16
-    # Relative to the largest value: without normalisation they are well above one.
+    # Relative to the largest value: without normalization they are well above one.
     torch.testing.assert_close(found.float(), wanted, rtol=0, atol=FLOAT16 * float(wanted.abs().max()))
 
 
@@ -562,7 +562,7 @@ def test_a_table_can_be_kept_as_it_is_while_the_rest_is_trained(tmp_path):
 
 
 def plain_loss(logits, labels, mask, shift) -> float:
-    """Mean of -log p(word at t + shift) over the real words t whose neighbour is real and has a label."""
+    """Mean of -log p(word at t + shift) over the real words t whose neighbor is real and has a label."""
     losses = []
     for row in range(len(labels)):
         for t in range(labels.shape[1]):
@@ -584,7 +584,7 @@ SOFTMAXES = {
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("fields", SOFTMAXES.values(), ids=SOFTMAXES)
-def test_pretraining_losses_are_those_of_each_words_neighbours(fields, side):
+def test_pretraining_losses_are_those_of_each_words_neighbors(fields, side):
     model = make_model(ElmoForPreTraining, dtype=torch.float64, word_vocab_size=11, **fields)
     batch = encode([["a", "b", "c", "d"], ["e", "f", "g"], ["h"]], padding_side=side)
     labels = torch.randint(0, 11, batch["attention_mask"].shape)

@@ -529,7 +529,7 @@ def encode_predicates(sentences) -> dict:
     return dict(batch)
 
 
-def test_the_loss_is_the_mean_over_labelled_words_and_that_of_the_finder_beside_it():
+def test_the_loss_is_the_mean_over_labeled_words_and_that_of_the_finder_beside_it():
     model = make_labeller({"find_predicates": True})
     batch = encode_predicates([["a", "b"], ["c"]])
     labels = torch.tensor([[-100, 3, 1, -100], [-100, 1, -100, -100]])

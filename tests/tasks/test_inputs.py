@@ -12,7 +12,7 @@ from refusals import assert_refused
 from hf_elmo import ElmoCharTokenizer, ElmoForTokenClassification
 from hf_elmo.model.configuration_elmo import TokenClassificationHead
 from hf_elmo.tasks.inputs import TaskArguments, fill_word_table, read_settings, set_word_inputs
-from hf_elmo.tasks.readers.texts import LabelledTexts
+from hf_elmo.tasks.readers.texts import LabeledTexts
 from hf_elmo.tasks.task import Task
 
 VECTORS = "the 1 2\ncat 3 4\nsat 5 6\nother 7 8\n"
@@ -100,5 +100,5 @@ def test_a_table_must_not_stay_empty():
 
 @given(st.sets(st.integers(0, 200), min_size=1))
 def test_labels_that_are_numbers_are_in_the_order_of_their_size(numbers):
-    train = LabelledTexts("x", labels=["none", *map(str, numbers)], places=["line 1"] * (1 + len(numbers)))
+    train = LabeledTexts("x", labels=["none", *map(str, numbers)], places=["line 1"] * (1 + len(numbers)))
     assert Task.choose_labels(SimpleNamespace(splits={"train": train}), None) == [*map(str, sorted(numbers)), "none"]

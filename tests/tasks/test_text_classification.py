@@ -1,4 +1,4 @@
-"""Text classification: from labelled texts and pairs to classifiers that the pipelines load."""
+"""Text classification: from labeled texts and pairs to classifiers that the pipelines load."""
 
 import json
 import random
@@ -131,7 +131,7 @@ def test_phrases_of_trees_are_trained_on_but_not_scored(model, tmp_path):
 def test_a_run_on_pairs_learns_and_writes_snlis_lines(judge, folder):
     directory, results = judge
     assert results["predict_accuracy"] > 0.9 and results["card"]["labels"] == ["contradiction", "entailment"]
-    assert results["data"]["test"]["unlabelled"] == 1 and results["data"]["test"]["texts"] == 48
+    assert results["data"]["test"]["unlabeled"] == 1 and results["data"]["test"]["texts"] == 48
     written = [json.loads(line) for line in (directory / "test_predictions.jsonl").read_text().splitlines()]
     given = [json.loads(line) for line in (folder / "test.jsonl").read_text().splitlines()[:-1]]
     assert all(record.items() <= line.items() for record, line in zip(given, written, strict=True))
@@ -180,9 +180,9 @@ def test_pairs_have_types_and_are_cut_where_too_long(model, tmp_path):
 
 
 def test_tables_and_records():
-    labelled = [({"id": "i\t2", "gold_label": "yes"}, ["b", "d"], {"no": 0.125, "yes": 0.875})]
-    assert list(write_table(labelled, ["no", "yes"]))[1:] == ["i 2\tyes\tyes\t0.125000\t0.875000"]
-    (record,) = map(json.loads, write_records(labelled))
+    labeled = [({"id": "i\t2", "gold_label": "yes"}, ["b", "d"], {"no": 0.125, "yes": 0.875})]
+    assert list(write_table(labeled, ["no", "yes"]))[1:] == ["i 2\tyes\tyes\t0.125000\t0.875000"]
+    (record,) = map(json.loads, write_records(labeled))
     assert record["predicted_label"] == "yes" and record["probabilities"] == {"no": 0.125, "yes": 0.875}
     assert (record["sentence1"], record["sentence2"], record["gold_label"]) == ("b", "d", "yes")
 

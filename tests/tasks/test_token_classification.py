@@ -354,7 +354,7 @@ ALL = (*SCHEMES, *LETTERS)
 
 @st.composite
 def spans_of_sentences(draw):
-    """Spans of some sentences, among them one with two neighbours of a type and one of three words."""
+    """Spans of some sentences, among them one with two neighbors of a type and one of three words."""
     rows = [[Span("X", 0, 1), Span("X", 1, 2), Span("X", 3, 6)]]
     for _ in range(draw(st.integers(0, 3))):
         row, place = [], 0

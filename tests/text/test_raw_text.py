@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from hf_elmo.text.raw_text import cut_sentences, look_at
 
-TOKENISED = [
+TOKENIZED = [
     "Mr. Holmes , who was usually very late , did n't go to the U.S. in 1.5 days .",
     "No ! `` It sat . ''",
 ] * 20
 RAW = ["Mr. Holmes, who was usually very late, didn't go to the U.S. in 1.5 days.", 'No! "It sat."'] * 20
-LONG = " ".join(TOKENISED * 2)
+LONG = " ".join(TOKENIZED * 2)
 PLAIN = ["no marks at all in this text", "as a recogniser of speech writes it"] * 20
 
 
@@ -32,7 +32,7 @@ def test_one_mark_in_ten_words_is_raw_text_and_one_in_fifty_an_abbreviation():
         assert bool(list(look_at([f"it rained. {'on ' * count}"], "x", "whitespace"))) == is_raw
 
 
-@pytest.mark.parametrize("lines", [TOKENISED, PLAIN, ["one"], [""]])
+@pytest.mark.parametrize("lines", [TOKENIZED, PLAIN, ["one"], [""]])
 def test_text_that_is_cut_raises_no_alarm_but_where_it_is_all_on_one_line(lines):
     assert list(look_at(lines, "x", "whitespace")) == []
     (warning,) = look_at(["", LONG], "x", "whitespace")

@@ -41,7 +41,7 @@ Asked = Mapping[str, int | str | None]
 
 
 @dataclass
-class LabelledTexts(Examples):
+class LabeledTexts(Examples):
     """One part of a corpus of texts, or of pairs of texts, with a label each."""
 
     texts: list[str] = field(default_factory=list)  # of pairs the first ones
@@ -50,7 +50,7 @@ class LabelledTexts(Examples):
     second_texts: list[str] | None = None  # of pairs
     ids: list[str] | None = None  # what the corpus calls each; None where it has no names for them
     is_tokenized: bool = False  # whether the words of a text stand between spaces, whatever a tokenizer would do
-    num_unlabelled: int = 0  # how many were left out because they have no label
+    num_unlabeled: int = 0  # how many were left out because they have no label
 
     @property
     def columns(self) -> list[list[str]]:
@@ -75,7 +75,7 @@ def read_texts(
     label_column: int | str | None = None,
     min_phrase_words: int | None = None,
     name: str = "file",
-) -> LabelledTexts:
+) -> LabeledTexts:
     """Read texts, or pairs of texts, with a label each, by what the file's name ends in, or looks like.
 
     Files of text that begin with a tree are trees. `.tsv` and `.txt` are columns between tabs, without any quoting;
@@ -115,7 +115,7 @@ def texts_of_dataset(
     text_column: int | str | None = None,
     text_pair_column: int | str | None = None,
     label_column: int | str | None = None,
-) -> LabelledTexts:
+) -> LabeledTexts:
     """Read one split of a dataset with a text, or two, and a label, a string, an integer or a `ClassLabel`, per row.
 
     Raises: ValueError naming the split and the column or the row.
@@ -128,10 +128,10 @@ def texts_of_dataset(
     return _gather(((f"{source}, row {number}", row) for number, row in rows), source, asked, names)
 
 
-def _read_trees(path: str | os.PathLike, min_phrase_words: int | None, name: str) -> LabelledTexts:
+def _read_trees(path: str | os.PathLike, min_phrase_words: int | None, name: str) -> LabeledTexts:
     """Read trees in brackets whose nodes are labels, `(3 (2 good) (2 fun))` (Socher et al. 2013)."""
     source = f"{name} {str(path)!r}"
-    read = LabelledTexts(source, is_tokenized=True)
+    read = LabeledTexts(source, is_tokenized=True)
     # The label and the words so far of the nodes that are open, from the outermost one, and of those that are closed.
     opened, nodes = list[list[str]](), list[list[str]]()
     start = number = 0
@@ -169,9 +169,9 @@ def _read_trees(path: str | os.PathLike, min_phrase_words: int | None, name: str
 
 def _gather(
     records: Iterable[tuple[str, Mapping[str, Any]]], source: str, asked: Asked, names: Sequence[str] = ()
-) -> LabelledTexts:
+) -> LabeledTexts:
     """The texts of records with their places; labels that are integers are numbers of the names, if there are any."""
-    read = LabelledTexts(source, known_labels=tuple(names))
+    read = LabeledTexts(source, known_labels=tuple(names))
     columns: dict[str, str] = {}
     second_texts, ids = [], []
     for place, record in records:
@@ -183,7 +183,7 @@ def _gather(
         if names and isinstance(label, int):
             label = names[label] if 0 <= label < len(names) else None
         if label is None or (label == _NO_LABEL and "text_pair" in columns):
-            read.num_unlabelled += 1
+            read.num_unlabeled += 1
             continue
         read.texts.append(_checked(record[columns["text"]], place, "text"))
         # They are written between tabs.
@@ -195,11 +195,11 @@ def _gather(
             ids.append(str(record[columns["id"]]))
     if not len(read):
         raise ValueError(
-            f"{source} holds no texts with a label ({read.num_unlabelled} without): it is empty, or has only titles."
+            f"{source} holds no texts with a label ({read.num_unlabeled} without): it is empty, or has only titles."
         )
     read.second_texts, read.ids = second_texts or None, ids or None
-    if read.num_unlabelled:
-        read.note = f"{source}: {read.num_unlabelled:,} without a label left out"
+    if read.num_unlabeled:
+        read.note = f"{source}: {read.num_unlabeled:,} without a label left out"
     return read
 
 

@@ -89,11 +89,11 @@ def test_any_text_comes_back_from_csv(tmp_path_factory, pairs):
 def test_what_has_no_label_and_pairs_without_agreement_are_left_out(write):
     lines = '{"text": "a", "label": 1}\n{"text": "b", "label": null}\n{"text": "c", "label": "-"}\n'
     read = read_texts(write(lines, "a.jsonl"))
-    assert (rows(read), read.num_unlabelled) == ([("a", "1"), ("c", "-")], 1)
+    assert (rows(read), read.num_unlabeled) == ([("a", "1"), ("c", "-")], 1)
     pairs = read_texts(write("".join(json.dumps(record) + "\n" for record in SNLI), "snli.jsonl"))
     assert pairs.texts == ["A man sleeps."] * 2 and pairs.second_texts == ["He dreams.", "He runs."]
     assert pairs.labels == ["neutral", "contradiction"] and pairs.ids == ["3#0r1n", "3#2r1c"]
-    assert pairs.num_unlabelled == 1 and pairs.places[1] == "line 3" and pairs.pick([1]).second_texts == ["He runs."]
+    assert pairs.num_unlabeled == 1 and pairs.places[1] == "line 3" and pairs.pick([1]).second_texts == ["He runs."]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_what_has_no_label_and_pairs_without_agreement_are_left_out(write):
 def test_a_second_column_of_texts_makes_pairs(write, titles, options, text, second):
     read = read_texts(write(f"{titles}\na\tb\t-\na\tb\tx\n"), **options)
     # Of pairs, - is no label.
-    assert read.texts[-1] == text and read.num_unlabelled == (1 if second else 0)
+    assert read.texts[-1] == text and read.num_unlabeled == (1 if second else 0)
     assert (read.second_texts or [None])[-1] == second
 
 
@@ -121,7 +121,7 @@ def test_datasets():
     columns = {"premise": ["a", "b", "c"], "hypothesis": ["d", "e", "f"], "label": [1, 0, -1]}
     dataset = Dataset.from_dict(columns, features=Features(features))
     read = texts_of_dataset(dataset, "dataset_name 'x', split 'train'")
-    assert (rows(read), read.second_texts, read.num_unlabelled) == ([("a", "pos"), ("b", "neg")], ["d", "e"], 1)
+    assert (rows(read), read.second_texts, read.num_unlabeled) == ([("a", "pos"), ("b", "neg")], ["d", "e"], 1)
     assert read.known_labels == ("neg", "pos") and read.place(1).endswith("'train', row 1")
     assert_refused(ValueError, ("name 'x'", "'body'"), texts_of_dataset, dataset, "name 'x'", text_column="body")
 
