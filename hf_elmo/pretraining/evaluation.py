@@ -78,8 +78,10 @@ def measure_perplexity(
 
     stream: Iterable[Any] = (corpus.documents if by_document else corpus.sentences)(tokenize)
     if zero_state:
-        # Each sentence is a document of its own, and it makes no difference how many lanes there are.
+        # Each sentence is a document of its own.
         stream, reset_state = ([words] for words in stream), "document"
+    if zero_state or by_document:
+        # No state goes from one document to the next, so that it makes no difference how many lanes there are.
         num_lanes = max(num_lanes, _ENTRIES_AT_A_TIME // unroll_steps)
     windows = fill_lanes(stream, tokenizer, vocabulary, num_lanes, unroll_steps, reset_state)
     if not zero_state and not by_document:
