@@ -197,11 +197,9 @@ def missing_runs(name: str, arguments: argparse.Namespace) -> Iterator[tuple[Pat
 def train(results: Path, words: Sequence[str], model_dir: Path) -> None:
     """Train a row in a process of its own, whose command stands in its results, and keep these alone.
 
-    A row that was stopped goes on behind the seeds that are done.
-
     Raises: CalledProcessError where the command fails.
     """
-    flags = ["--output_dir", str(model_dir), "--overwrite_output_dir", "--resume_from_checkpoint", "auto"]
+    flags = ["--output_dir", str(model_dir), "--overwrite_output_dir"]
     subprocess.run([sys.executable, "-m", "hf_elmo", *words, *flags], check=True)
     with files_written_aside(results) as (aside,):
         shutil.copyfile(model_dir / "results.json", aside)
