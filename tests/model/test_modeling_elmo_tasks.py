@@ -515,7 +515,7 @@ ROLES = ["O", "B-V", "I-V", "B-ARG0", "I-ARG0"]
 SMALL_ROLES = {"predicate_size": 2, "hidden_size": 3, "num_layers": 3, "finder_size": 4}
 
 
-def make_labeller(head=None, **fields) -> ElmoForSemanticRoleLabeling:
+def make_labeler(head=None, **fields) -> ElmoForSemanticRoleLabeling:
     head = SemanticRoleLabelingHead(**{**SMALL_ROLES, **(head or {})})
     return make_model(ElmoForSemanticRoleLabeling, head=head, id2label=dict(enumerate(ROLES)), **fields)
 
@@ -530,7 +530,7 @@ def encode_predicates(sentences) -> dict:
 
 
 def test_the_loss_is_the_mean_over_labeled_words_and_that_of_the_finder_beside_it():
-    model = make_labeller({"find_predicates": True})
+    model = make_labeler({"find_predicates": True})
     batch = encode_predicates([["a", "b"], ["c"]])
     labels = torch.tensor([[-100, 3, 1, -100], [-100, 1, -100, -100]])
     output = model(**batch, labels=labels)
@@ -544,7 +544,7 @@ def test_the_loss_is_the_mean_over_labeled_words_and_that_of_the_finder_beside_i
 
 
 def test_the_best_labels_are_those_of_a_crf_that_has_the_rules_of_the_scheme_alone():
-    model = make_labeller()
+    model = make_labeler()
     batch = ElmoCharTokenizer(padding_side="left")(["a b c", "d"], padding=True, return_tensors="pt")
     logits = 3 * torch.randn(20, 2, 5, len(ROLES))
     is_word = torch.tensor([[0, 1, 1, 1, 0], [0, 0, 0, 1, 0]]).bool()
@@ -554,7 +554,7 @@ def test_the_best_labels_are_those_of_a_crf_that_has_the_rules_of_the_scheme_alo
 
 
 def test_what_makes_no_sense_is_refused_by_name():
-    model, batch = make_labeller(), encode_predicates([["a"]])
+    model, batch = make_labeler(), encode_predicates([["a"]])
     del batch["predicate_mask"]
     assert_refused(ValueError, "predicate_mask", model, **batch)
     config = make_tiny_config(head=SemanticRoleLabelingHead(**SMALL_ROLES), id2label={0: "O", 1: "PER"})

@@ -67,7 +67,7 @@ def test_rows_are_predicates_with_their_sentence(file, finds, tmp_path):
         assert rows[3]["labels"] == [-100] * 3 and rows[3]["all_predicates"] == rows[3]["predicate_mask"] == [0] * 3
 
 
-def test_a_run_writes_scores_predictions_and_a_labeller_that_reads_raw_text(file, run, tmp_path):
+def test_a_run_writes_scores_predictions_and_a_labeler_that_reads_raw_text(file, run, tmp_path):
     out = tmp_path / "out"
     training = ["--learning_rate", 0.03, "--num_train_epochs", 40, "--use_cpu", "--head", *SMALL, "recurrent_dropout=0"]
     head = ["dropout=0", "find_predicates=true", "character_filters=[[3, 16]]"]
