@@ -199,7 +199,9 @@ def train(results: Path, words: Sequence[str], model_dir: Path) -> None:
 
     Raises: CalledProcessError where the command fails.
     """
-    flags = ["--output_dir", str(model_dir), "--overwrite_output_dir"]
+    # All rows of a table read the same layers; a row that was stopped goes on.
+    flags = ["--layer_cache_dir", str(model_dir.parent / "layers"), "--output_dir", str(model_dir)]
+    flags += ["--overwrite_output_dir", "--resume_from_checkpoint", "auto"]
     subprocess.run([sys.executable, "-m", "hf_elmo", *words, *flags], check=True)
     with files_written_aside(results) as (aside,):
         shutil.copyfile(model_dir / "results.json", aside)
@@ -268,6 +270,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in arguments.tables if not arguments.render else ():
         for results, words in missing_runs(name, arguments):
             train(results, words, Path(arguments.output_dir, name, results.stem))
+        shutil.rmtree(Path(arguments.output_dir, name, "layers"), ignore_errors=True)
     for page in PAGES:
         write_tables(page)
 

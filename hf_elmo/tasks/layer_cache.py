@@ -59,9 +59,9 @@ def keep_layers(
     parts = ("token_encoder.", "bilm.")
     weights = {name: tensor for name, tensor in elmo.state_dict().items() if name.startswith(parts)}
     found = {digest: rows for feature in features for digest, rows in _sentences_of(feature)}
-    path = Path(directory, f"{_digest(save(weights, {'settings': settings}), *found).hex()}.npy")
-    # The longest first, as they are computed.
-    sentences = dict(sorted(found.items(), key=lambda item: -len(item[1])))
+    # The longest first, as they are computed; else by their digest, so that folds of the same data share a file.
+    sentences = dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
+    path = Path(directory, f"{_digest(save(weights, {'settings': settings}), *sentences).hex()}.npy")
     stops = list(itertools.accumulate(map(len, sentences.values())))
     shape = (stops[-1], elmo.config.projection_size * (1 + 2 * elmo.config.num_hidden_layers))
     path.parent.mkdir(parents=True, exist_ok=True)

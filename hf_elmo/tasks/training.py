@@ -2,6 +2,7 @@
 
 output_dir/
   unfinished/              until the run has gone well
+    run.json               the data and the settings of all seeds
     seed-S/checkpoint-N/   what the Trainer saves of a seed
     seed-S/...             the model and the predictions of a seed, and once it is done its results.json
     layers/                the layers of a frozen biLM that are kept for this run alone
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 STEPS = {"do_train": "train", "do_eval": "validation", "do_predict": "test"}
 UNFINISHED = "unfinished"
 STATE_FILE = "trainer_state.json"
+RUN_FILE = "run.json"
 # What results.json keeps of the Trainer's arguments, beside the command.
 _SETTINGS = [
     "learning_rate",
@@ -190,11 +192,11 @@ def run(task: Task) -> dict[str, Any]:
     task.say(f"Model: {task.description}")
     encoded = {split: task.encode(split) for split in task.splits}
     runs: dict[int, dict[str, Any]] = {}
-    with _unfinished(args) as path:
+    with _unfinished(args, facts) as path:
         for number in range(args.num_seeds):
             seed = args.seed + number
             folder = path / f"seed-{seed}"
-            done = _read_seed(folder, facts)
+            done = json.loads((folder / RESULTS_FILE).read_text(encoding="utf-8")) if _is_done(folder) else None
             if args.num_seeds > 1:
                 task.say(f"\nSeed {seed}, {number + 1} of {args.num_seeds}" + (" was done before." if done else ":"))
             if done is None:
@@ -408,10 +410,10 @@ class Lines(TrainerCallback):
 
 
 @contextmanager
-def _unfinished(args: TaskTrainingArguments) -> Iterator[Path]:
+def _unfinished(args: TaskTrainingArguments, facts: Mapping[str, Any]) -> Iterator[Path]:
     """Let one run, of one or several processes, write to its output_dir; where it fails, what can be resumed stays.
 
-    Raises: FileExistsError where another run writes there.
+    Raises: FileExistsError where another run writes there, or what is resumed has other data or settings.
     """
     directory, state = args.directory.resolve(), PartialState()
     path, is_new = directory / UNFINISHED, not directory.exists()
@@ -427,8 +429,12 @@ def _unfinished(args: TaskTrainingArguments) -> Iterator[Path]:
                 ) from error
             for entry in [*leftovers_of(directory), *(path.glob("seed-*") if not args.resumes_newest else ())]:
                 shutil.rmtree(entry)
+            if not _can_resume(path):
+                with files_written_aside(path / RUN_FILE) as (aside,):
+                    write_json(aside, facts)
         state.wait_for_everyone()
         try:
+            _check_same_run(path, facts)
             yield path
             state.wait_for_everyone()
         except BaseException as error:
@@ -456,25 +462,23 @@ def _is_whole(checkpoint: Path) -> bool:
         return False
 
 
+def _is_done(seed: Path) -> bool:
+    return (seed / RESULTS_FILE).is_file()
+
+
 def _can_resume(path: Path) -> bool:
     """Whether a seed is done there, or was stopped behind a checkpoint."""
-    return any((seed / RESULTS_FILE).exists() or newest_checkpoint(seed) for seed in path.glob("seed-*"))
+    return any(_is_done(seed) or newest_checkpoint(seed) for seed in path.glob("seed-*"))
 
 
-def _read_seed(seed: Path, facts: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The results of a seed; None where it is not done.
-
-    Raises: FileExistsError where it was trained with other settings than these.
-    """
-    if not (seed / RESULTS_FILE).is_file():
-        return None
-    done = json.loads((seed / RESULTS_FILE).read_text(encoding="utf-8"))
-    if {name: done.get(name) for name in facts} != json.loads(json.dumps(facts)):
+def _check_same_run(path: Path, facts: Mapping[str, Any]) -> None:
+    """Raises: FileExistsError where the seeds of an `unfinished` folder were trained with other data or settings."""
+    if json.loads((path / RUN_FILE).read_text(encoding="utf-8")) != json.loads(json.dumps(facts)):
         raise FileExistsError(
-            f"output_dir {str(seed.parents[1])!r} holds {seed.name}, which was trained with other data or settings; "
-            "name another one, or pass --overwrite_output_dir to replace it."
+            f"output_dir {str(path.parent)!r} holds a run that was stopped, with other data or settings than these; "
+            "resume it with its own flags, name another one, or pass --overwrite_output_dir and no "
+            "--resume_from_checkpoint to replace it."
         )
-    return done
 
 
 def _keep(best: Path, args: TaskTrainingArguments) -> None:
