@@ -33,7 +33,7 @@ endif
 	@$(PIP_INSTALL) --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.installed  ## Pre-train a tiny ELMo in a minute or two and look at it.
+demo: $(VENV)/.installed  ## Pre-train a tiny ELMo in two or three minutes and look at it.
 	@$(BIN)/python scripts/demo.py
 
 test: $(VENV)/.installed  ## Run the tests, on two processes of one thread.
