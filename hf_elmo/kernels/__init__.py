@@ -1,8 +1,8 @@
 """Optimized implementations of the reference scan and token encoder in `hf_elmo.model.modeling_elmo`.
 
-Nothing here imports the rest of the package. Code that travels with a checkpoint calls `run_projected_lstm` and
-`encode_words` where `API` is the number that it was written for, and runs the reference elsewhere: whoever changes what
-one of the two takes or gives raises the number.
+Nothing here imports the rest of the package. Code that travels with a checkpoint calls `run_projected_lstm`,
+`encode_words` and `filter_characters` where `API` is the number that it was written for, and runs the reference
+elsewhere: whoever changes what one of them takes or gives raises the number.
 """
 
 import torch
@@ -11,9 +11,9 @@ from . import library
 from .backends import BACKENDS, get_backend, run_projected_lstm, unavailable_reasons, use_backend
 from .library import build
 from .products import pad_rows, product_dtype, round_rows
-from .token_encoder import cache_words, encode_words
+from .token_encoder import cache_words, encode_words, filter_characters
 
-API = 1
+API = 2
 
 
 def free_buffers() -> None:
@@ -28,6 +28,7 @@ __all__ = [
     "build",
     "cache_words",
     "encode_words",
+    "filter_characters",
     "free_buffers",
     "get_backend",
     "pad_rows",

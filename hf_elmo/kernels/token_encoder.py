@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -44,10 +44,7 @@ def _encode(encoder: Any, is_compiled: bool, char_ids: Tensor) -> Tensor:
     if encoder.word_table is not None:
         parts.append(encoder.word_table(padded))
     if encoder.character_embedding is not None:
-        is_as_built = _is_as_built(encoder, encoder.character_embedding, *encoder.convolutions)
-        by_tables = is_compiled and is_as_built and padded.shape[1] <= _MOST_CHARACTERS
-        maxima = _filter_by_tables(encoder, padded) if by_tables else encoder.filter_characters(padded)
-        vectors = encoder.activation(maxima)
+        vectors = encoder.activation(encoder.filter_characters(padded))
         for highway in encoder.highways:
             vectors = _run_highway(encoder, highway, vectors, is_compiled)
         parts.append(vectors)
@@ -96,21 +93,31 @@ def _needs_gradients(*tensors: Tensor) -> bool:
     return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
-def _filter_by_tables(encoder: Any, char_ids: Tensor) -> Tensor:
-    """As `ElmoTokenEncoder.filter_characters`, (N, F), by `csrc/filters.h`.
+def filter_characters(
+    owner: Any, char_ids: Tensor, embedding: nn.Embedding, filters: Sequence[Any], padding: int
+) -> Tensor | None:
+    """Words, (N, C) with N at least 1, to the filters' maxima over their windows, (N, F), by `csrc/filters.h`.
 
-    The sums are in float32 at least. Of equal windows the first gets the gradient. IndexError for unknown characters.
+    The sums are in float32 at least. Of equal windows the first gets the gradient.
+
+    Args:
+        owner: The module that has the embedding and the filters; its `module_classes` are theirs.
+    Returns: None if the reference is to run, in which hooked or replaced modules run themselves.
+    Raises: IndexError for unknown characters.
     """
-    embedding, convolutions = encoder.character_embedding, encoder.convolutions
-    tensors = [embedding.weight, *(c.weight for c in convolutions), *(c.bias for c in convolutions)]
+    if char_ids.shape[1] > _MOST_CHARACTERS or not _is_as_built(owner, embedding, *filters):
+        return None
+    tensors = [embedding.weight, *(each.weight for each in filters), *(each.bias for each in filters)]
+    if not supports(char_ids, *tensors) or not takes_compiled(char_ids, *tensors):
+        return None
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else embedding.weight.dtype
     wide = torch.promote_types(embedding.weight.dtype, torch.float32)
     char_ids = char_ids.long().contiguous()
-    vectors, *filters = (tensor.to(wide).contiguous() for tensor in tensors)
+    vectors, *weights = (tensor.to(wide).contiguous() for tensor in tensors)
     if _needs_gradients(*tensors):
-        maxima = _FilterMaxima.apply(char_ids, encoder.padding, embedding.padding_idx, vectors, *filters)
+        maxima = _FilterMaxima.apply(char_ids, padding, embedding.padding_idx, vectors, *weights)
     else:
-        maxima, _ = torch.ops.hf_elmo_kernels.filter_maxima(char_ids, encoder.padding, vectors, filters, False)
+        maxima, _ = torch.ops.hf_elmo_kernels.filter_maxima(char_ids, padding, vectors, weights, False)
     return cast("Tensor", maxima).to(dtype)
 
 

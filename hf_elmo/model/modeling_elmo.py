@@ -100,7 +100,7 @@ def scan_words(
 # would put the package's classes in place of these in the middle of a program. With kernels of another API the
 # reference runs.
 kernels: Any = importlib.import_module("hf_elmo.kernels") if "hf_elmo" in sys.modules else None
-kernels = kernels if getattr(kernels, "API", None) == 1 else None
+kernels = kernels if getattr(kernels, "API", None) == 2 else None
 
 
 class PackedOrder(NamedTuple):
@@ -352,8 +352,19 @@ class ElmoCharacterFilters(nn.Conv1d):
 _MIN_WORDS_IN_GROUP = 16
 
 
-def filter_characters(char_ids: Tensor, embedding: nn.Embedding, filters: Iterable[nn.Module], padding: int) -> Tensor:
-    """The maximum of each filter over each word's windows, (N, C) to (N, F), in groups of words of about one length."""
+def filter_characters(
+    owner: nn.Module, char_ids: Tensor, embedding: nn.Embedding, filters: Sequence[nn.Module], padding: int
+) -> Tensor:
+    """The maximum of each filter of a module over each word's windows, (N, C) to (N, F)."""
+    if kernels is not None and not is_traced() and len(char_ids):
+        maxima = kernels.filter_characters(owner, char_ids, embedding, filters, padding)
+        if maxima is not None:
+            return maxima
+    return _filter_in_groups(char_ids, embedding, filters, padding)
+
+
+def _filter_in_groups(char_ids: Tensor, embedding: nn.Embedding, filters: Sequence[nn.Module], padding: int) -> Tensor:
+    """As `filter_characters`, by products for groups of words of about one length."""
     if is_traced() or not len(char_ids):
         # The words' lengths are not known.
         characters = embedding(char_ids)
@@ -427,7 +438,7 @@ class ElmoTokenEncoder(nn.Module):
         return F.embedding(indices, self(distinct))
 
     def encode(self, char_ids: Tensor) -> Tensor:
-        """As `forward` for N of at least 1, by the reference."""
+        """As `forward` for N of at least 1, module by module."""
         parts = []
         if self.word_table is not None:
             parts.append(self.word_table(char_ids))
@@ -441,9 +452,8 @@ class ElmoTokenEncoder(nn.Module):
 
     def filter_characters(self, char_ids: Tensor) -> Tensor:
         """The maximum of each filter over each word's windows, (N, C) to (N, F)."""
-        return filter_characters(
-            char_ids, cast("nn.Embedding", self.character_embedding), self.convolutions, self.padding
-        )
+        embedding = cast("nn.Embedding", self.character_embedding)
+        return filter_characters(self, char_ids, embedding, cast("Any", self.convolutions), self.padding)
 
 
 def distinct_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -1521,6 +1531,8 @@ class ElmoWordFeatures(nn.Module):
             ElmoCharacterFilters(head.character_embedding_size, count, width) for width, count in head.character_filters
         )
         self.size += sum(count for _, count in head.character_filters)
+        # As `ElmoTokenEncoder`'s.
+        self.module_classes = {type(module) for module in self.modules()}
 
     def forward(self, input_ids: Tensor, mask: Tensor) -> Tensor:
         """The features of a batch, (B, T, C) with mask (B, T) to (B, T, V + F); zero where masked."""
@@ -1533,7 +1545,8 @@ class ElmoWordFeatures(nn.Module):
             is_capital = (char_ids >= _CAPITALS[0]) & (char_ids <= _CAPITALS[1])
             parts.append(self.word_table(char_ids + _TO_SMALL * is_capital if self.lower_case_words else char_ids))
         if self.characters is not None:
-            parts.append(torch.relu(filter_characters(char_ids, self.characters, self.filters, self.padding)))
+            filters = cast("Any", self.filters)
+            parts.append(torch.relu(filter_characters(self, char_ids, self.characters, filters, self.padding)))
         return torch.cat(parts, dim=-1)
 
 

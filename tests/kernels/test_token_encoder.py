@@ -13,6 +13,7 @@ from torch import nn
 
 from hf_elmo import ElmoForTokenClassification, ElmoModel, kernels
 from hf_elmo.kernels import products, token_encoder
+from hf_elmo.model.configuration_elmo import TokenClassificationHead
 from hf_elmo.model.tokenization_elmo import ElmoCharTokenizer
 
 # Of all lengths: special tokens, one character, as many as a row holds, and more.
@@ -37,13 +38,14 @@ def rows():
 def ran(monkeypatch):
     """What the compiled filters gave."""
     results = []
-    original = token_encoder._filter_by_tables
+    original = kernels.filter_characters
 
     def keep(*arguments):
-        results.append(original(*arguments))
-        return results[-1]
+        maxima = original(*arguments)
+        results.extend([] if maxima is None else [maxima])
+        return maxima
 
-    monkeypatch.setattr(token_encoder, "_filter_by_tables", keep)
+    monkeypatch.setattr(kernels, "filter_characters", keep)
     return results
 
 
@@ -132,6 +134,20 @@ def test_training_runs_by_them_too_and_leaves_out_what_is_frozen(rows, ran):
     encoder(rows).sum().backward()
     assert len(ran) == 1 and encoder.convolutions[0].weight.grad is None
     assert all(filters.weight.grad.any() and filters.bias.grad.any() for filters in encoder.convolutions[1:])
+
+
+def test_the_features_beside_elmo_are_filtered_by_them_too(rows, ran):
+    head = TokenClassificationHead(character_filters=[[2, 5], [3, 7]], use_elmo=False)
+    features = ElmoForTokenClassification(make_tiny_config(head=head)).double().features
+    weights, found = torch.randn(1, len(rows), 12, dtype=torch.float64), []
+    for backend in ("auto", "reference"):
+        with kernels.use_backend(backend):
+            vectors = features(rows[None], torch.ones(1, len(rows), dtype=torch.bool))
+            found.append([vectors, *torch.autograd.grad(vectors, list(features.parameters()), weights)])
+    assert len(ran) == 1
+    for pair in zip(*found, strict=True):
+        torch.testing.assert_close(*pair, rtol=0, atol=REORDERED_FLOAT64)
+    assert features(rows[None, :0], torch.ones(1, 0, dtype=torch.bool)).shape == (1, 0, 12) and len(ran) == 1
 
 
 @torch.no_grad()
