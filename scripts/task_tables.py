@@ -98,6 +98,7 @@ TABLES = {
         f"{_TAGS} output_layer=crf",
         (15, 40),
         _ENTITIES,
+        "elmo-base",
     ),
     "litbank": Table(
         "entities, of novels",
@@ -242,10 +243,10 @@ def render(share: str, is_short: bool = False) -> str:
             mix, baselines = found["mix"], [found["none"], found["random"]]
             if mix and all(others and is_clearly_more(mix, others) for others in baselines):
                 cells["mix"] = f"**{cells['mix']}**"
-            line = [f"{table.title} (`{name}`)", title, *(cells.get(row, "") for row in ROWS)]
+            line = [f"{table.title} (`{name}`)", table.model, title, *(cells.get(row, "") for row in ROWS)]
             lines.append([*line, paper] if share == "full" else line)
-    head = ["task", "measure", *(title for title, *_ in ROWS.values())]
-    return markdown_table([*head, "the paper: without → with"] if share == "full" else head, lines, names=2)
+    head = ["task", "biLM", "measure", *(title for title, *_ in ROWS.values())]
+    return markdown_table([*head, "the paper: without → with"] if share == "full" else head, lines, names=3)
 
 
 def write_tables(page: Path) -> None:

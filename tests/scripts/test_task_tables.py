@@ -58,7 +58,7 @@ def test_a_table_shows_means_deviations_and_what_is_clearly_more(use):
     write_seeds("random", 0.41, 0.41)
     write_seeds("mix", 0.50, 0.52)
     accuracy, f1 = render("full").splitlines()[2:]
-    name = "| a task (`tiny`) | accuracy "
+    name = "| a task (`tiny`) | elmo-tiny | accuracy "
     assert accuracy == name + "| 41.0 ± 1.4 | 41.0 ± 0.0 | - | **51.0 ± 1.4** |  | 50.0 → 60.0 |"
     assert "**" not in f1 and "| 50.0 ± 0.0 |" in f1
     assert len(render("tenth").splitlines()) == 2 and render("full", is_short=True).splitlines()[2:] == [f1]
