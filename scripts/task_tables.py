@@ -113,6 +113,7 @@ TABLES = {
         _MANY_FILTERS,
         (10, 25),
         _ACCURACY,
+        "elmo-base",
     ),
     "gsd": Table(
         "parts of speech, Korean",
