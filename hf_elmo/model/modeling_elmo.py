@@ -353,7 +353,7 @@ _MIN_WORDS_IN_GROUP = 16
 
 
 def filter_characters(
-    owner: nn.Module, char_ids: Tensor, embedding: nn.Embedding, filters: Sequence[nn.Module], padding: int
+    owner: nn.Module, char_ids: Tensor, embedding: nn.Embedding, filters: nn.ModuleList, padding: int
 ) -> Tensor:
     """The maximum of each filter of a module over each word's windows, (N, C) to (N, F)."""
     if kernels is not None and not is_traced() and len(char_ids):
@@ -363,7 +363,7 @@ def filter_characters(
     return _filter_in_groups(char_ids, embedding, filters, padding)
 
 
-def _filter_in_groups(char_ids: Tensor, embedding: nn.Embedding, filters: Sequence[nn.Module], padding: int) -> Tensor:
+def _filter_in_groups(char_ids: Tensor, embedding: nn.Embedding, filters: nn.ModuleList, padding: int) -> Tensor:
     """As `filter_characters`, by products for groups of words of about one length."""
     if is_traced() or not len(char_ids):
         # The words' lengths are not known.
@@ -453,7 +453,7 @@ class ElmoTokenEncoder(nn.Module):
     def filter_characters(self, char_ids: Tensor) -> Tensor:
         """The maximum of each filter over each word's windows, (N, C) to (N, F)."""
         embedding = cast("nn.Embedding", self.character_embedding)
-        return filter_characters(self, char_ids, embedding, cast("Any", self.convolutions), self.padding)
+        return filter_characters(self, char_ids, embedding, self.convolutions, self.padding)
 
 
 def distinct_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -1545,8 +1545,8 @@ class ElmoWordFeatures(nn.Module):
             is_capital = (char_ids >= _CAPITALS[0]) & (char_ids <= _CAPITALS[1])
             parts.append(self.word_table(char_ids + _TO_SMALL * is_capital if self.lower_case_words else char_ids))
         if self.characters is not None:
-            filters = cast("Any", self.filters)
-            parts.append(torch.relu(filter_characters(self, char_ids, self.characters, filters, self.padding)))
+            maxima = filter_characters(self, char_ids, self.characters, self.filters, self.padding)
+            parts.append(torch.relu(maxima))
         return torch.cat(parts, dim=-1)
 
 

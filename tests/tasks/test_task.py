@@ -168,11 +168,11 @@ def test_of_several_seeds_those_that_are_done_are_not_run_again(tmp_path, monkey
         stop_at(patched, 16)
         make_seeds(tmp_path / "parts").run()
     assert newest_checkpoint(tmp_path / "parts" / "unfinished" / "seed-43").name == "checkpoint-5"
-    with pytest.raises(FileExistsError, match=r"other data or settings.*--overwrite_output_dir"):
+    with pytest.raises(FileExistsError, match=r"parts' holds a run.*settings.*--overwrite_output_dir"):
         make_seeds(tmp_path / "parts", resume_from_checkpoint="auto", learning_rate=0.5).run()
     other = make_seeds(tmp_path / "parts", resume_from_checkpoint="auto")
     other.labels = ["small", "capital"]
-    with pytest.raises(FileExistsError, match="other data"):
+    with pytest.raises(FileExistsError, match=r"parts' holds a run.*other data"):
         other.run()
     steps, step = [], Trainer.training_step
     monkeypatch.setattr(
