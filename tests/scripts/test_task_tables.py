@@ -4,12 +4,14 @@ import argparse
 import dataclasses
 import json
 import re
+import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 import task_tables
 from conftest import make_tiny_config
-from task_tables import PAGES, TABLES, Table, render, scores_of, write_tables
+from task_tables import PAGES, SHARES, TABLES, Table, render, results_files, scores_of, write_tables
 
 from hf_elmo import ElmoCharTokenizer, ElmoModel
 from hf_elmo.cli import command_line
@@ -70,6 +72,14 @@ def test_a_table_shows_means_deviations_and_what_is_clearly_more(use):
     assert scores_of("tiny", "mix", "tenth", "accuracy") is None
     write_seeds("mix-tenth-fold-1", 0.4, 0.8)
     assert scores_of("tiny", "mix", "tenth", "accuracy") == pytest.approx([30.0, 60.0])
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_rows_of_the_repository_are_of_the_bilm_that_their_table_names(name):
+    rows = [row for row in TABLES[name].rows if row in ("mix", "top", "both")]
+    for path in (path for row in rows for share in SHARES for path in results_files(name, row, share)):
+        words = shlex.split(json.loads(path.read_text(encoding="utf-8"))["command"])
+        assert Path(words[words.index("--model_name_or_path") + 1]).name == TABLES[name].model, path
 
 
 def test_the_pages_show_what_the_results_files_say_between_their_marks(tmp_path):
