@@ -81,6 +81,7 @@ TABLES = {
         _TEXTS,
         (8, 20),
         {"accuracy": ("accuracy", "51.4 → 54.7")},
+        "elmo-base",
         rows=_ALL,
     ),
     "snli": Table(
