@@ -107,6 +107,7 @@ TABLES = {
         f"{_TAGS} output_layer=crf",
         (10, 40),
         _ENTITIES,
+        "elmo-base",
     ),
     "ewt": Table(
         "parts of speech, English",
