@@ -91,6 +91,7 @@ TABLES = {
         _PAIRS,
         (10, 20),
         {"accuracy": ("accuracy", "88.0 → 88.7")},
+        "elmo-base",
         rows=_ALL,
     ),
     "wnut17": Table(
