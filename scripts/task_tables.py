@@ -141,6 +141,7 @@ TABLES = {
         f"{_WORDS} hidden_size=60 dropout=0.2",
         (10, 30),
         _ANSWERS,
+        "elmo-base",
         rows=_ALL,
         seeds=3,
         mix="",
