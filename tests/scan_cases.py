@@ -64,7 +64,7 @@ def results_and_gradients(scan, inputs, mask, weights, state, **settings):
     results = [outputs, *new_state]
     generator = torch.Generator().manual_seed(1)
     shares = [torch.randn(result.shape, generator=generator, dtype=torch.float64) for result in results]
-    total = sum((result * share).sum() for result, share in zip(results, shares, strict=True))
+    total = sum((result * share.to(result.device)).sum() for result, share in zip(results, shares, strict=True))
     # Where a mask hides every word, nothing depends on the inputs and the weights: zeros then, not an error.
     return results, torch.autograd.grad(total + sum(0 * leaf.sum() for leaf in leaves), leaves)
 

@@ -42,7 +42,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 def measure(arguments: argparse.Namespace) -> list[timing.Cell]:
     """Check and time everything in this process, with the package that it imports."""
-    sentences, backends, cells = models.read_sentences(arguments.text_file), models.find_backends(), []
+    sentences, backends, cells = models.read_sentences(arguments.text_file), models.find_backends(arguments.device), []
     for size in arguments.sizes:
         model = models.build_model(size, arguments.device)
         allennlp = arguments.allennlp and AllenNLPModel(arguments.allennlp, model)
