@@ -42,6 +42,9 @@ test: $(VENV)/.installed  ## Run the tests, on two processes of one thread.
 test-slow: $(VENV)/.installed  ## Run the tests that take minutes, and the properties on ten times as many examples.
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "slow or hypothesis" --hypothesis-profile thorough
 
+test-cuda: $(VENV)/.installed  ## Run the tests of a GPU.
+	@HF_ELMO_TEST_CUDA=1 $(BIN)/python -m pytest -q tests/test_cuda.py
+
 lint: $(VENV)/.installed  ## Check the style and the types.
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/python -m mypy
 

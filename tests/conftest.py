@@ -19,6 +19,9 @@ from types import SimpleNamespace
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_DATASETS_OFFLINE"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# The tests are of a CPU; those that ask a GPU are in test_cuda.py.
+if "HF_ELMO_TEST_CUDA" not in os.environ:
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 # Threads that wait for one another sleep: a core that they keep busy is the other worker's.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 

@@ -7,7 +7,7 @@ elsewhere: whoever changes what one of them takes or gives raises the number.
 
 import torch
 
-from . import library
+from . import graphs, library
 from .backends import BACKENDS, get_backend, run_projected_lstm, unavailable_reasons, use_backend
 from .library import build
 from .products import pad_rows, product_dtype, round_rows
@@ -17,7 +17,8 @@ API = 2
 
 
 def free_buffers() -> None:
-    """Free the memory, up to 512 MiB, that a call of the compiled backend leaves for the next."""
+    """Free what calls leave for the next: the compiled backend up to 512 MiB, and on a GPU recorded graphs theirs."""
+    graphs.free()
     if library.is_ready():
         torch.ops.hf_elmo_kernels.trim_buffers(0)
 

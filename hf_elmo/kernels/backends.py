@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import compiled, library, plain
+from . import compiled, graphs, library, plain
 from .products import native_unavailable_reason
 from .scan import scan
 
@@ -123,6 +123,8 @@ def run_projected_lstm(
         reason = f"it runs on the CPU; these inputs are on {device}"
     if reason is None:
         backend = compiled if takes_compiled(inputs, *weights) else plain
+        if name == "auto" and graphs.pays(inputs, order.sizes):
+            backend = graphs
         return scan(inputs, order, weights, state, plain.Clips(cell_clip, projection_clip), reverse, backend)
     if name != "auto":
         raise RuntimeError(

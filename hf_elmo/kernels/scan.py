@@ -67,7 +67,7 @@ class ScanSettings(NamedTuple):
     clips: Clips
     matmul_dtype: torch.dtype  # of the factors of matrix products
     dtype: torch.dtype  # of everything between them
-    backend: ModuleType  # plain or compiled
+    backend: ModuleType  # plain, compiled or graphs
     is_fused: bool = False
 
 

@@ -48,8 +48,9 @@ try:
 except ImportError:  # older versions of torch export a fixed number of words
     _scan = None  # type: ignore[assignment]
 
-# Whether an exported model takes any number of words (torch 2.7 on): its steps are one operator then.
-CAN_RECORD_STEPS = _scan is not None and hasattr(torch.compiler, "is_exporting")
+# Whether an exported model takes any number of words (torch 2.7 on): its steps are one operator then. The flag itself is
+# asked, because torch.compile of some versions takes `is_exporting()` for true, and the operator trains wrongly there.
+CAN_RECORD_STEPS = _scan is not None and hasattr(torch.compiler, "_is_exporting_flag")
 
 Step = Callable[[Any, Any], tuple[Any, Tensor]]
 
@@ -80,7 +81,7 @@ def scan_words(
             return after, torch.where(is_real, output, 0.0)
 
         step = masked
-    if CAN_RECORD_STEPS and torch.compiler.is_exporting():
+    if CAN_RECORD_STEPS and torch.compiler._is_exporting_flag:
         # The operator wants outputs and states that share no memory.
         def recorded(carried: Any, read: Any) -> tuple[Any, Tensor]:
             carried, output = step(carried, read)

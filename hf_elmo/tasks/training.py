@@ -266,7 +266,8 @@ def _run_seed(task: Task, datasets: Mapping[str, Any], folder: Path, seed: int) 
     if task.model.uses_elmo and task.model.config.freeze_bilm:
         sentences = itertools.chain.from_iterable(map(task.sentences, datasets.values()))
         directory = task.model_args.layer_cache_dir or folder.parent / "layers"
-        layers = keep_layers(task.model, sentences, directory, partial(print, flush=True))
+        model = task.model.to(task.training_args.device)
+        layers = keep_layers(model, sentences, directory, partial(print, flush=True))
 
     def score(output: Any) -> dict[str, float]:
         results, _ = task.report("validation", output)
