@@ -38,7 +38,8 @@ def run_steps(steps: Steps, keeps: bool) -> list[Tensor]:
         return plain.run_steps(steps, keeps)
 
     def run(gates: Tensor, bias: Tensor, recurrent: Tensor, projection: Tensor, *state: Tensor) -> list[Tensor]:
-        own = Steps(gates, bias, *_prepare(recurrent, projection), *state, steps.sizes, steps.clips)
+        weights, (hidden, cell) = _prepare(recurrent, projection), state
+        own = Steps(gates, bias, *weights, hidden, cell, steps.sizes, steps.clips)
         return [gates, *plain.run_steps(own, keeps=True)]
 
     weights = steps.recurrent.rows, steps.projection.rows
@@ -72,8 +73,8 @@ def run_steps_backward(
     return grad_gates
 
 
-def _prepare(*weights: Tensor) -> list[Weight]:
-    return [prepare(weight, rows=1) for weight in weights]  # on a GPU a view
+def _prepare(recurrent: Tensor, projection: Tensor) -> tuple[Weight, Weight]:
+    return prepare(recurrent, rows=1), prepare(projection, rows=1)  # views, on a GPU
 
 
 class _Recording:

@@ -48,8 +48,8 @@ try:
 except ImportError:  # older versions of torch export a fixed number of words
     _scan = None  # type: ignore[assignment]
 
-# Whether an exported model takes any number of words (torch 2.7 on): its steps are one operator then. The flag itself is
-# asked, because torch.compile of some versions takes `is_exporting()` for true, and the operator trains wrongly there.
+# Whether an exported model takes any number of words (torch 2.7 on): its steps are one operator then. The flag itself
+# is asked: torch.compile of some versions takes `is_exporting()` for true, and the operator trains wrongly there.
 CAN_RECORD_STEPS = _scan is not None and hasattr(torch.compiler, "_is_exporting_flag")
 
 Step = Callable[[Any, Any], tuple[Any, Tensor]]
