@@ -198,6 +198,25 @@ def figures_of_runs():
     report = (ROOT / "model_cards" / "benchmark" / "training.md").read_text(encoding="utf-8")
     share = re.search(r"^\| training loop, full softmax \| forward \+ backward \| ([\d.]+) \|", report, re.MULTILINE)[1]
     yield row_of(page, "The loop reaches "), [f"The loop reaches {share} of"]
+    large = figures("benchmark/cuda/large.json")
+    yield row_of(page, "So the Original size"), [f"took {large['peak_memory_bytes'] / 1e9:.1f} GB"]
+    card = (ROOT / "model_cards" / "benchmark" / "README.md").read_text(encoding="utf-8")
+    at = {
+        (case["case"], name, case["size"], case["batch_size"]): function["median"]
+        for file in ("benchmark", "training")
+        for case in figures(f"benchmark/cuda/{file}.json")["timings"]
+        for name, function in case["functions"].items()
+    }
+    step, whole, loop = "training step of the biLM", "words to vectors", "pre-training loop, sampled softmax"
+    for case, name, lanes in (
+        *((step, each, 32) for each in ("plain", "auto", "AllenNLP")),
+        *((whole, each, 32) for each in ("plain", "AllenNLP")),
+        *((loop, each, 128) for each in ("forward + backward", "step")),
+    ):
+        yield card, ["| {:.1f} ms | {:.1f} ms |".format(*(1e3 * at[case, name, size, lanes] for size in BOTH_SIZES))]
+    gains = [at[step, "plain", size, 32] / at[step, "auto", size, 32] for size in BOTH_SIZES]
+    there = "{:.1f} times as fast at the small size and {:.1f} times at the original one".format(*gains)
+    yield PAGES["docs/kernels.md"], [there]
     reading = figures("elmo-base/reading.json")
     added = [f"{reading[name]['added_r2']:.4f} ± {reading[name]['standard_error']:.4f}" for name in READERS]
     page = PAGES["docs/reading_times.md"]
@@ -206,6 +225,7 @@ def figures_of_runs():
 
 
 READERS = ("forward", "backward", "gpt3")
+BOTH_SIZES = ("small", "original")
 
 
 def test_figures_are_those_of_their_results_files():
