@@ -16,7 +16,7 @@ export TOKENIZERS_PARALLELISM ?= false
 # The tests start many interpreters, each of which would compile all of the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-slow lint format clean
+.PHONY: help demo test test-slow test-cuda lint format clean
 .DEFAULT_GOAL := help
 
 help:  ## Show this list.

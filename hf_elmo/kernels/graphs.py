@@ -118,7 +118,10 @@ _lock = threading.Lock()
 
 def _replay(run: _Run, tensors: Sequence[Tensor], settings: tuple[Any, ...]) -> Sequence[Tensor]:
     """What `run` gives of these tensors, recorded when shapes and settings come for the second time."""
-    key = (settings, *((tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in tensors))
+    device = tensors[0].device
+    # Work of two streams would meet in the memory of one graph.
+    stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
+    key = (settings, stream, *((tensor.shape, tensor.stride(), tensor.dtype, tensor.device) for tensor in tensors))
     with _lock:
         is_known, recording = key in _recordings, _recordings.pop(key, None)
         if is_known and recording is None:
