@@ -157,7 +157,6 @@ TABLES = {
         f"{_WORDS} num_layers=4 hidden_size=128",
         (6, 20),
         {"f1": ("F1", "81.4 → 84.6")},
-        "elmo-small-novels",
         seeds=3,
     ),
     "coreference": Table(
