@@ -144,6 +144,10 @@ def time_loop(size: str, bf16: bool, sentences: list[list[str]], arguments: argp
     from hf_elmo.pretraining.run import run_pretraining
     from hf_elmo.text.vocabulary import WordVocabulary
 
+    class Arguments(PretrainingArguments):
+        # An entry of the history runs a window twice more: of a long run one step in fifty, of so few every one.
+        logging_steps = property(lambda self: self.max_steps)
+
     # Standard output is for the result of the worker.
     with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(sys.stderr):
         train_file, held_out_file = Path(directory, "train.txt"), Path(directory, "heldout.txt")
@@ -157,7 +161,7 @@ def time_loop(size: str, bf16: bool, sentences: list[list[str]], arguments: argp
         AcceleratorState._reset_state(reset_partial_state=True)
         accelerator = TimedAccelerator(cpu=arguments.device == "cpu", mixed_precision="bf16" if bf16 else None)
         results = run_pretraining(
-            PretrainingArguments(
+            Arguments(
                 output_dir=str(Path(directory, "run")),
                 train_file=[str(train_file)],
                 validation_file=[str(held_out_file)],

@@ -11,6 +11,7 @@ from benchmark.timing import MOST_ROUNDS
 from conftest import make_tiny_config
 
 from hf_elmo import ElmoModel
+from hf_elmo.pretraining.train import LaneTrainer
 
 FLAGS = ["--sizes", "tiny", "--seconds_per_case", "0.01", "--worker"]
 LOOP = ["--loop_sizes", "tiny", "--num_lanes", "4", "--steps", "4"]
@@ -57,11 +58,16 @@ def test_each_cell_has_our_backends_and_the_floor(cells):
 def test_the_bilms_step_and_the_loop_are_timed_and_the_loops_model_takes_a_part_of_it(monkeypatch):
     monkeypatch.setattr(training, "VOCABULARY", 100)
     monkeypatch.setattr(training, "NEGATIVES", 20)
+    logged, log = [], LaneTrainer._log
+    monkeypatch.setattr(
+        LaneTrainer, "_log", lambda trainer, *given: logged.append(trainer.step) or log(trainer, *given)
+    )
     step, *loops = training.measure(training.parse_arguments([*FLAGS, *LOOP]))
     assert (step["case"], step["words"]) == (training.BILM_STEP, 32 * 20)
     assert set(step["seconds"]) == {*models.find_backends("cpu"), models.AUTOCAST, models.FLOOR}
     assert 0 < step["deviations"]["plain"] < 1e-5 < step["deviations"][models.AUTOCAST] < 0.05
     assert [cell["case"].partition(", ")[2] for cell in loops] == ["sampled softmax", "sampled softmax, bf16"]
+    assert logged == [4, 4]  # behind the last step, which ends there
     for cell in loops:
         steps, model = cell["seconds"][training.STEP], cell["seconds"][training.FORWARD_BACKWARD]
         assert len(steps) == len(model) == 3
