@@ -229,6 +229,13 @@ def make_batch(name: str, empty: bool = False, **how: Any) -> dict[str, torch.Te
     return batch
 
 
+def data_of(name):
+    """Rows with what makes batches of them; each document is a batch of its own."""
+    if name in ROW_BY_ROW:
+        return features_of(name), collate, 2
+    return [make_batch(name)] * 2, lambda batches: batches[0], 1
+
+
 def make_inputs(name: str, **how: Any) -> dict[str, torch.Tensor]:
     """As `make_batch`, without what is learned from it."""
     return {key: value for key, value in make_batch(name, **how).items() if key not in TARGETS}

@@ -2,13 +2,16 @@
 
 import json
 import random
+import signal
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
 from hf_elmo.pretraining.arguments import PretrainingArguments
 from hf_elmo.pretraining.run import run_pretraining
+from hf_elmo.pretraining.train import LaneTrainer
 
 TINY = '{"projection_size": 8, "cell_size": 16, "filters": [[1, 4], [2, 4]], "dropout": 0.0}'
 # Draws random numbers in each step.
@@ -76,6 +79,31 @@ def flags(corpus, output_dir, **changes):
 
 def train(corpus, output_dir, report=lambda line: None, **changes):
     return run_pretraining(PretrainingArguments(**flags(corpus, output_dir, **changes)), report=report)
+
+
+class Interruption(Exception):
+    pass
+
+
+def interrupt_at(monkeypatch, step, number=None):
+    """Stop a run of this process in the middle of a step, behind its backward pass, or send it a signal once."""
+    clip = LaneTrainer._clip_gradients
+
+    def clip_or_stop(trainer):
+        if trainer.step == step and number is None:
+            raise Interruption
+        if trainer.step == step and not trainer.signals.number:
+            signal.raise_signal(number)
+        return clip(trainer)
+
+    monkeypatch.setattr(LaneTrainer, "_clip_gradients", clip_or_stop)
+
+
+def train_in_part(corpus, output_dir, step, **changes):
+    """A run that is interrupted in a step."""
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interruption):
+        interrupt_at(patch, step)
+        train(corpus, output_dir, **changes)
 
 
 def command(corpus, output_dir, program=UNDRAWN, **changes):

@@ -10,11 +10,9 @@ from class_cases import (
     ADAPTIVE,
     CASES,
     LEARNERS,
-    ROW_BY_ROW,
     VARIANTS,
     build,
-    collate,
-    features_of,
+    data_of,
     loss_of,
     make_batch,
     make_inputs,
@@ -22,7 +20,7 @@ from class_cases import (
     without_dropout,
 )
 from conftest import make_tiny_config
-from run_cases import LINES, TINY, assert_same_run, make_arguments, train, write_corpus, write_lines
+from run_cases import LINES, TINY, assert_same_run, make_arguments, train, train_in_part, write_corpus, write_lines
 from scan_cases import make_batch as make_scan
 from scan_cases import relative_error, results_and_gradients
 from tolerances import BFLOAT16, FLOAT16, LOSS_FLOAT32, REORDERED_FLOAT64
@@ -34,7 +32,6 @@ from hf_elmo.inference.scoring import ElmoScorer
 from hf_elmo.kernels import graphs
 from hf_elmo.model.modeling_elmo import ProjectedLSTMWeights, run_projected_lstm, scan_projected_lstm
 from hf_elmo.pretraining.run import run_pretraining
-from hf_elmo.pretraining.train import LaneTrainer
 from hf_elmo.text.vocabulary import SPECIAL_WORDS, WordVocabulary
 
 pytestmark = [
@@ -278,16 +275,7 @@ def test_a_run_that_is_resumed_or_has_no_graphs_ends_with_the_same_bits(changes,
         train(corpus, "plain", **changes)
     assert_same_run(corpus, "whole", "plain")
     accelerate_anew()
-    clip = LaneTrainer._clip_gradients
-
-    def clip_or_stop(trainer):
-        if trainer.step == 12:
-            raise KeyError
-        return clip(trainer)
-
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyError):
-        patch.setattr(LaneTrainer, "_clip_gradients", clip_or_stop)
-        train(corpus, "parts", **changes)
+    train_in_part(corpus, "parts", 12, **changes)
     accelerate_anew()
     results = train(corpus, "parts", **changes, resume_from_checkpoint="last")
     assert results["resumed_from_steps"] == [10]
@@ -296,10 +284,7 @@ def test_a_run_that_is_resumed_or_has_no_graphs_ends_with_the_same_bits(changes,
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_trainer_learns_predicts_and_resumes(name, tmp_path):
-    if name in ROW_BY_ROW:
-        data, collator, size = features_of(name), collate, 2
-    else:  # a document is a batch of its own
-        data, collator, size = [make_batch(name)] * 2, lambda batches: batches[0], 1
+    data, collator, size = data_of(name)
 
     def run(**how):
         torch.manual_seed(0)

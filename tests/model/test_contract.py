@@ -22,6 +22,7 @@ from class_cases import (
     build,
     collate,
     config_of,
+    data_of,
     each_class,
     features_of,
     loss_of,
@@ -511,13 +512,6 @@ def test_half_precision_trains_and_gives_numbers(name):
         assert all(
             p.grad.isfinite().all() and p.grad.dtype == p.dtype for p in model.parameters() if p.grad is not None
         )
-
-
-def data_of(name):
-    """Rows with what makes batches of them; each document is a batch of its own."""
-    if name in ROW_BY_ROW:
-        return features_of(name), collate, 2
-    return [make_batch(name)] * 2, lambda batches: batches[0], 1
 
 
 @pytest.mark.parametrize("name", LEARNERS)

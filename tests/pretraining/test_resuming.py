@@ -8,7 +8,16 @@ from itertools import count
 import pytest
 import torch
 from refusals import assert_refused
-from run_cases import TINY_WITH_DROPOUT, assert_same_run, assert_same_weights, train, weights, write_corpus
+from run_cases import (
+    TINY_WITH_DROPOUT,
+    assert_same_run,
+    assert_same_weights,
+    interrupt_at,
+    train,
+    train_in_part,
+    weights,
+    write_corpus,
+)
 from transformers import AutoModelForPreTraining
 from volumes import make_volume
 
@@ -43,31 +52,6 @@ def two_threads():
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
-
-
-class Interruption(Exception):
-    pass
-
-
-def interrupt_at(monkeypatch, step, number=None):
-    """Stop a run of this process in the middle of a step, behind its backward pass, or send it a signal once."""
-    clip = LaneTrainer._clip_gradients
-
-    def clip_or_stop(trainer):
-        if trainer.step == step and number is None:
-            raise Interruption
-        if trainer.step == step and not trainer.signals.number:
-            signal.raise_signal(number)
-        return clip(trainer)
-
-    monkeypatch.setattr(LaneTrainer, "_clip_gradients", clip_or_stop)
-
-
-def train_in_part(corpus, output_dir, step, **changes):
-    """A run that is interrupted in a step."""
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interruption):
-        interrupt_at(patch, step)
-        train(corpus, output_dir, **changes)
 
 
 SAMPLED = {"num_negative_samples": 5, "objective": "sampled"}
