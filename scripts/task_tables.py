@@ -146,7 +146,6 @@ TABLES = {
         f"{_WORDS} hidden_size=60 dropout=0.2",
         (15, 40),
         _ANSWERS,
-        "elmo-small-novels",
         folds=5,
         seeds=3,
         mix="",
