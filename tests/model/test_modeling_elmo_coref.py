@@ -129,6 +129,8 @@ def test_pairs_are_the_same_in_blocks_of_any_size(name, resolvers, monkeypatch):
 @examples(5)
 @given(sentences=sentence_lists, extra=st.integers(0, 3))
 def test_padding_changes_nothing(name, resolvers, sentences, extra):
+    # Spans of equal sentences have equal scores, and rounding would choose between them.
+    sentences = [list(words) for words in dict.fromkeys(map(tuple, sentences))]
     model, batch = resolvers[name], encode_document(sentences)
     wanted = model(**batch)
     longer = {key: torch.nn.functional.pad(value, [0] * (2 * value.ndim - 3) + [extra]) for key, value in batch.items()}
